@@ -236,31 +236,13 @@ class AttributionDisplay(Display):
     ) -> Self:
         """Compute attributions, and draw them.
 
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in which case
-            the attributions are those of the network's inputs. Contributions of what a `TableEncoder` or
-            ``encoder="table"`` makes of a column are summed; gradients are those of the encoded inputs.
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        target : label, int or array-like of shape (n_samples,), default=None
-            As for `integrated_gradients`.
-        method : {"integrated_gradients", "input_gradient"}, default="integrated_gradients"
-            The estimator's method.
-        feature_names : list of str, default=None
-            Names of the inputs; None takes those of the fit.
-        image_shape : tuple of int, default=None
-            Height and width, if the inputs are the pixels of an image.
-        ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``imshow`` or ``barh``.
-
-        Returns
-        -------
-        display
-            Drawn.
+        The `estimator` is fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in
+        which case the attributions for `X` are those of the network's inputs. Contributions of what a
+        `TableEncoder` or ``encoder="table"`` makes of a column are summed; gradients are those of the encoded
+        inputs. The `method` is "integrated_gradients" or "input_gradient", whose `target` it is. Inputs are
+        called `feature_names`, None for those of the fit, or are the pixels of images whose height and width
+        is `image_shape`. `ax` are the axes to draw into, None for a new figure; `kwargs` are passed to
+        matplotlib's ``imshow`` or ``barh``.
 
         Raises
         ------

@@ -47,25 +47,14 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     @named_errors
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:
-        """Return the output of a layer: hidden activations, in evaluation mode.
+        """Return the output of a `layer` for `X`: hidden activations, in evaluation mode.
 
-        Nothing after the layer is computed.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        layer : int or str, default=-2
-            The number of a layer in the order in which the network calls its layers, -1 for the last, or
-            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
-            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-            hidden layer, which a network of a single layer lacks. A module that is called several times is
-            named with the number of the call, ``"act:0"``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first. As `set_output` asks for it.
+        A layer has a number in the order in which the network calls its layers, -1 for the last, or the path
+        of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside another, and
+        all else that the network's own forward pass calls as one layer each; -2 is the last hidden layer,
+        which a network of a single layer lacks. A module that is called several times is named with the
+        number of the call, ``"act:0"``. Nothing after the layer is computed, and of several arrays that it
+        returns the first is taken. The result is as `set_output` asks for it.
 
         Raises
         ------

@@ -298,19 +298,9 @@ class Optimizer(BaseOptimizer):
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         """Return the numbers of the rule that change from one update to the next.
 
-        They are computed on the host: a captured step takes them as inputs.
-
-        Parameters
-        ----------
-        count : int
-            Number of the update, counted from 1.
-        progress : Progress
-            The progress of the fit.
-
-        Returns
-        -------
-        dict of str to float
-            Always the same names, in the same order; the learning rate is "lr".
+        They are computed on the host, by the same names in the same order: a captured step takes them as
+        inputs. `count` is the number of the update, from 1, and `progress` that of the fit; the learning rate
+        is "lr".
         """
         return {"lr": self.learning_rate(progress)}
 

@@ -158,19 +158,10 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     _plan: Plan
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the encoding of every column.
+        """Fit the encoding of every column of `X`; a fit that fails leaves the encoder unchanged.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            A frame of pandas, polars or any library with the dataframe interchange protocol.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Targets: labels or numbers.
-
-        Returns
-        -------
-        self
-            The fitted encoder. A fit that fails leaves it unchanged.
+        X is a frame of pandas, polars or any library with the dataframe interchange protocol, an array-like
+        or a sparse matrix; `y` are targets: labels or numbers. The encoder is returned.
 
         Raises
         ------

@@ -594,26 +594,13 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     ) -> np.ndarray:
         """Return how much each column contributes to the difference of an output from that of a baseline.
 
-        Contributions of all that a column is encoded as are summed. Those of a row sum to the difference of
-        the outputs, up to the error of the rule, which falls with `n_steps`.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        baseline : frame or array-like of shape (1, n_features) or (n_samples, n_features), default=None
-            Rows that say nothing, such as a typical one; None is where all encodings are 0: medians of
-            numbers, and no level of a category.
-        target : label, int or array-like of shape (n_samples,), default=None
-            The output: for a classifier a class label, else the number of an output or of a label; an array
-            has one for each row. None is the predicted class of each row, or the only output.
-        n_steps : int, default=50
-            Points on each line.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Contributions to logits for a classifier, to predictions for a regressor.
+        Contributions, to logits for a classifier and to predictions for a regressor, have the shape of `X`;
+        those of all that a column is encoded as are summed. Those of a row sum to the difference of the
+        outputs, up to the error of the rule, which falls with `n_steps`, the points on each line. A
+        `baseline` has one row or as many as X that say nothing, such as a typical one; None is where all
+        encodings are 0: medians of numbers, and no level of a category. The `target` is a class label of a
+        classifier, else the number of an output or of a label, for all rows or in an array for each; None is
+        the predicted class of each row, or the only output.
 
         Raises
         ------
