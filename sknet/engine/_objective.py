@@ -102,40 +102,6 @@ class Strength:
         return self._slot
 
 
-def terms(
-    loss: Loss,
-    strength: Strength,
-    output: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
-    parameters: Iterable[Tensor],
-    mixing: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the two terms of the objective: the mean loss, and the penalty or None."""
-    data, _, total = mean_term(loss, output, y, weight, mixing)
-    penalized = [p for p in parameters if p.ndim >= 2] if strength else []
-    if not penalized:
-        return data, None
-    return data, ops.sum_squares(*penalized) * strength.over(total)
-
-
-def as_reported(
-    loss: Loss,
-    output: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
-    data: Tensor,
-    penalty: Tensor | None,
-    mixing: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the reported values of the two terms: those of `terms`, unless targets are scaled."""
-    if loss.reporting is loss:
-        return data, penalty
-    value = mean_term(loss.reporting, output, y, weight, mixing).value
-    # In the dtype of the mean loss, which is float64 where float32 cannot hold the values.
-    return value, None if penalty is None else ops.astype(penalty, value.dtype) * loss.unit
-
-
 def mean_per_output(loss: Loss, value: float, n_outputs: int) -> float:
     """Return the reported value of a mean loss: as in scikit-learn, a mean over outputs, not their sum."""
     return value / n_outputs if loss.mean_over_outputs else value
@@ -211,10 +177,12 @@ def batch_terms(
     strength = Strength(model.alpha) if strength is None else strength
     mixing = mixing_of(output) if mixing is None else mixing
     try:
-        return terms(model.loss_function, strength, output, y, weight, parameters, mixing)
+        data, _, total = mean_term(model.loss_function, output, y, weight, mixing)
     except ValueError as error:
         note_last_layer(error, model.module)
         raise
+    penalized = [p for p in parameters if p.ndim >= 2] if strength else []
+    return data, ops.sum_squares(*penalized) * strength.over(total) if penalized else None
 
 
 def batch_as_reported(
@@ -227,10 +195,14 @@ def batch_as_reported(
     mixing: Tensor | None = None,
 ) -> Terms:
     """Return the reported values of what `batch_terms` returned: in the units of the targets."""
+    loss = model.loss_function
+    if loss.reporting is loss:
+        return data, penalty
     weight = None if sample_weight is None else as_operand(model, sample_weight)
-    y = as_operand(model, y)
     mixing = mixing_of(output) if mixing is None else mixing
-    return as_reported(model.loss_function, output, y, weight, data, penalty, mixing)
+    value = mean_term(loss.reporting, output, as_operand(model, y), weight, mixing).value
+    # In the dtype of the mean loss, which is float64 where float32 cannot hold the values.
+    return value, None if penalty is None else ops.astype(penalty, value.dtype) * loss.unit
 
 
 def reported(model: ModelLike, result: StepResult) -> float:
