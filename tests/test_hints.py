@@ -362,7 +362,9 @@ def test_properties_keep_their_own_errors():
 
 def test_a_search_for_an_attribute_computes_no_hint(monkeypatch):
     monkeypatch.setattr(_hints, "suggestion", None)
+    monkeypatch.setattr(_hints, "hints", None)
     assert not hasattr(sknet, "no_such_name")
+    assert not hasattr(sknet.MLPClassifier(), "no_such_name")
 
 
 def test_suggestion():

@@ -135,7 +135,8 @@ def sample_of(X: Any) -> "np.ndarray | None":
     if isinstance(X, dict) or len(X.shape) != 2 or X.dtype.kind != "f" or X.shape[1] > MOST_ELEMENTS:
         return None
     count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
-    places = np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
+    is_whole = count == X.shape[0]
+    places = np.arange(count) if is_whole else np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
     if isinstance(X, ComputedRows):
         return X[places]
     with active(device_of(X)):
