@@ -5,6 +5,7 @@
 #include "vectors.inc.c"
 #include "nine.inc.c"
 #include "planes.inc.c"
+#include "pools.inc.c"
 #include "gates.inc.c"
 #include "tiles.inc.c"
 #include "codes.inc.c"
@@ -14,6 +15,7 @@
 #include "vectors.inc.c"
 #include "nine.inc.c"
 #include "planes.inc.c"
+#include "pools.inc.c"
 #include "gates.inc.c"
 #include "tiles.inc.c"
 #undef T

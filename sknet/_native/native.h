@@ -102,7 +102,7 @@ enum codes { OF_TABLE, OF_CHOSEN, OF_NUMBER };
 
 enum work {
     CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES,
-    SUMS_OF_PRODUCTS, SCALED_ROWS, SERVE, LEAD, LSTM_BACK_STEPS,
+    SUMS_OF_PRODUCTS, SCALED_ROWS, SERVE, LEAD, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST,
 };
 
 /* Images and kernels that are convolved channel by channel.
@@ -115,6 +115,14 @@ struct planes {
     int64_t x, x_sample, x_channel, x_row, x_column, g, g_sample, g_channel, g_row, g_column, out, padded, spread,
         samples, channels, rows, columns, top, left, padded_rows, padded_columns, kernel_rows, kernel_columns,
         stride_rows, stride_columns, apart_rows, apart_columns, grid_rows, grid_columns, width, bias;
+};
+
+/* Windows that do not overlap on contiguous images, their largest elements `top`, and gradients g of these.
+ *
+ * out: the largest elements, or gradients of the images. tile: whether every element is in a window. */
+struct pool {
+    int64_t x, out, top, g, images, rows, columns, kernel_rows, kernel_columns, stride_rows, stride_columns, grid_rows,
+        grid_columns, tile;
 };
 
 /* The complementary error function: operand and result, three arrays of `chunk` elements, and NumPy's loop of exp.

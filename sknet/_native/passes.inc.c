@@ -8,6 +8,8 @@ static int64_t pass_of_double(int64_t place, int64_t work) {
     case LSTM_BACKWARD: lstm_backward_double(at(place)); break;
     case LSTM_STEPS: lstm_steps_double(at(place)); break;
     case LSTM_BACK_STEPS: lstm_back_steps_double(at(place)); break;
+    case LARGEST: largest_double(at(place)); break;
+    case PUT_LARGEST: put_largest_double(at(place)); break;
     default: return 1;
     }
     return 0;
@@ -22,6 +24,8 @@ static int64_t pass_of_float(int64_t place, int64_t work) {
     case LSTM_BACKWARD: lstm_backward_float(at(place)); break;
     case LSTM_STEPS: lstm_steps_float(at(place)); break;
     case LSTM_BACK_STEPS: lstm_back_steps_float(at(place)); break;
+    case LARGEST: largest_float(at(place)); break;
+    case PUT_LARGEST: put_largest_float(at(place)); break;
     case NORM: norm(at(place)); break;
     case NORM_GRADIENT: norm_gradient(at(place)); break;
     case SUMS_OF_PRODUCTS: sums_of_products(at(place)); break;

@@ -63,12 +63,19 @@ def _reduced(image: Any, windows: Windows, function: Any, out: Any) -> Any:
 def _max_forward(xp: Namespace, x: Any, *, out: Any = None, **where: Any) -> Any:
     windows = Windows(x.shape[2:], **where)
     out = xp.empty((*x.shape[:2], *windows.grid), dtype=x.dtype) if out is None else out
+    native = xp.native_passes()
+    if native is not None and native.largest(windows, x, out):
+        return out
     return _reduced(_padded(xp, x, windows, -math.inf), windows, xp.maximum, out)
 
 
 def _put_forward(xp: Namespace, g: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
     """Give each window's gradient to the first of its largest elements."""
     windows = Windows(x.shape[2:], **where)
+    out = xp.empty(x.shape, dtype=g.dtype) if out is None else out
+    native = xp.native_passes()
+    if native is not None and native.put_largest(windows, g, x, top, out):
+        return out
     image, left = _padded(xp, x, windows, -math.inf), g.copy()
     hit, share = xp.empty(top.shape, dtype=bool), xp.empty_like(left)
 

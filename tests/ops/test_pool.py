@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import Tensor, ops
+from sknet import Tensor, config_context, ops
 from sknet.core import gradients
 from sknet.exceptions import DtypeError, ShapeError
 
@@ -20,6 +20,36 @@ def test_the_first_of_equal_elements_has_the_gradient():
     np.testing.assert_array_equal(
         slope(lambda x: ops.max_pool1d(x, 2, stride=1), np.array([[1.0, 3.0, 3.0, 2.0]])), [[0, 2, 1, 0]]
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("size", "where"),
+    [
+        ((28, 28), {"kernel_size": 2}),
+        ((7, 9), {"kernel_size": 2}),
+        ((7, 9), {"kernel_size": (3, 2)}),
+        ((8, 8), {"kernel_size": 2, "stride": 3}),
+        ((6, 6), {"kernel_size": (1, 2), "stride": (2, 2)}),
+        ((5, 5), {"kernel_size": 3, "stride": 1, "padding": 1}),  # these go back to NumPy
+        ((5, 5), {"kernel_size": 2, "ceil_mode": True}),
+        ((6, 6), {"kernel_size": 2, "stride": 4, "dilation": 2}),
+    ],
+)
+def test_native_code_leaves_the_same_bits(size, where, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 4, (3, 5, *size)).astype(dtype)  # many are equal
+    x[0, 0, 0, 0], x[0, 1, 1, 1], x[1, 1, 0, 0] = np.nan, np.inf, -np.inf
+    found = []
+    for native in ("never", "always"):
+        with config_context(native=native):
+            leaf = Tensor(x, requires_grad=True)
+            pooled = ops.max_pool2d(leaf, **where)
+            given = np.random.default_rng(1).normal(size=pooled.shape).astype(dtype)
+            turned = ops.max_pool2d(x.swapaxes(-1, -2), **where)  # not contiguous
+            found.append([pooled.numpy(), *gradients(pooled, [leaf], given), turned.numpy()])
+    for one, other in zip(*found, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def test_padding_is_never_the_largest():

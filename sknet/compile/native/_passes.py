@@ -1,4 +1,4 @@
-"""Native code for operations that NumPy computes in many passes: convolutions, norms, LSTMs and erfc."""
+"""Native code for operations that NumPy computes in many passes: convolutions, pools, norms, LSTMs and erfc."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -254,6 +254,38 @@ def _tile(task: Any, x: Any, tiles: Any, room: Any, corner: Any, bias: Any = Non
     return [address_of(x), *x.strides, *places, n, *sizes, *corner, *task.grid]
 
 
+class NativePools:
+    """Native passes of the largest elements of windows that do not overlap."""
+
+    _pass: Callable[[int, int, int], int]
+
+    def largest(self, windows: Any, x: Any, out: Any) -> bool:
+        """Write the largest element of every window."""
+        return self._pooled(Work.LARGEST, windows, x, out, None, None)
+
+    def put_largest(self, windows: Any, g: Any, x: Any, top: Any, out: Any) -> bool:
+        """Write each window's gradient to the first of its largest elements, and zero to all others."""
+        return self._pooled(Work.PUT_LARGEST, windows, x, out, top, g)
+
+    def _pooled(self, work: int, windows: Any, x: Any, out: Any, *more: Any) -> bool:
+        arrays = x, out, *more
+        if windows.padding != ((0, 0), (0, 0)) or windows.dilation != (1, 1) or not windows.are_apart:
+            return False
+        if x.dtype.char not in "fd" or not x.size or any(_differs(a, x.dtype) for a in arrays):
+            return False
+        samples, channels, *size = x.shape
+        where = samples * channels, *size, *windows.kernel, *windows.stride, *windows.grid, windows.tile
+        fields = np.array([*map(address_of, arrays), *where], np.int64)
+        return not self._pass(address_of(fields), x.itemsize, work)
+
+
+def _differs(array: Any, dtype: Any) -> bool:
+    """Tell whether an array is there, and is of another dtype or not contiguous."""
+    return array is not None and not (
+        array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned
+    )
+
+
 SIZE = 4  # bytes of an element of erfc
 
 
@@ -262,8 +294,8 @@ def _loop(function: Any, dtype: Any) -> Loop | None:
     return loop_of(function, (dtype, dtype))
 
 
-class NativePasses(NativeNorms, NativeTiles, NativeGates):
-    """Native passes of operations: two kinds of convolutions, erfc, norms, and LSTMs."""
+class NativePasses(NativeNorms, NativeTiles, NativeGates, NativePools):
+    """Native passes of operations: two kinds of convolutions, pools, erfc, norms, and LSTMs."""
 
     def convolved(self, task: Any, x: Any, w: Any, bias: Any, out: Any, rooms: Any) -> bool:
         """Write a convolution of images with kernels."""
