@@ -123,9 +123,28 @@ class Buckets:
         widths = np.ceil(n_steps / RATIO ** np.arange(MOST_WIDTHS)).astype(int)
         self._widths = np.unique(widths)
 
+    @classmethod
+    def of(cls, X: Any, chosen: Any = None) -> "Buckets | None":
+        """Return the buckets of one padded input on the host; None where less than half of it is padding."""
+        if not isinstance(X, dict) or len(X) != 2 or "lengths" not in X:
+            return None
+        (sequences,) = [x for name, x in X.items() if name != "lengths"]
+        if not (type(sequences) is np.ndarray or isinstance(sequences, ComputedRows)) or sequences.ndim < 2:
+            return None
+        lengths, n_steps = np.asarray(X["lengths"]), sequences.shape[1]
+        lengths = lengths if chosen is None else lengths[chosen]
+        is_padded = lengths.sum() * LEAST_PADDING <= len(lengths) * n_steps
+        return cls(lengths, n_steps) if is_padded else None
+
     def width_of(self, chosen: Any) -> int:
         """Return how many steps a batch of the chosen rows has."""
         return int(self._widths[self._widths.searchsorted(self._lengths[chosen].max())])
+
+    def by_width(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield rows of similar lengths, and how many steps these have."""
+        numbers = self._widths.searchsorted(self._lengths)
+        for number in np.unique(numbers):
+            yield np.flatnonzero(numbers == number), int(self._widths[number])
 
     def narrowed(self, X: Any, width: int) -> Any:
         """Return all inputs, of which sequences have their first steps."""
@@ -557,20 +576,15 @@ def _needs_two_rows(model: ModelLike, batches: Batches) -> bool:
 
 def buckets_of(model: ModelLike, batches: Batches) -> Buckets | None:
     """Return the buckets of batches of sequences; None if they would save little or change the results."""
-    X, y = batches.X, batches.y
-    if batches.device.kind != "cpu" or not isinstance(X, dict) or "lengths" not in X:
+    if batches.device.kind != "cpu" or batches.n_batches < LEAST_BATCHES:
         return None
-    sequences = [x for name, x in X.items() if name != "lengths" and type(x) is np.ndarray and x.ndim > 1]
-    if len(sequences) != 1 or len(X) != 2 or batches.n_batches < LEAST_BATCHES:
-        return None
-    lengths, n_steps = np.asarray(X["lengths"]), sequences[0].shape[1]
-    lengths = lengths if batches.chosen is None else lengths[batches.chosen]
-    if lengths.sum() * LEAST_PADDING > len(lengths) * n_steps or n_steps in y.shape[1:]:
+    found = Buckets.of(batches.X, batches.chosen)
+    if found is None or found.n_steps in batches.y.shape[1:]:
         return None
     if _norms(model.module):  # whose statistics see padding
         return None
-    found = Buckets(lengths, n_steps)
-    shapes = [_output_shape(model, batches, found, width) for width in (n_steps, int(found._widths[0]))]
+    widths = found.n_steps, int(found._widths[0])
+    shapes = [_output_shape(model, batches, found, width) for width in widths]
     return found if shapes[0] is not None and shapes[0] == shapes[1] else None
 
 

@@ -18,7 +18,7 @@ from sknet.compile import Compiled, native
 from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, Issued, active, backend, device_of, namespace, to_device, to_host
-from sknet.engine._batches import ComputedRows
+from sknet.engine._batches import Buckets, ComputedRows, take_rows
 from sknet.engine._checks import check_output
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import (
@@ -73,6 +73,7 @@ FEW_ROWS = 16  # up to this many rows, there is a program for each number of row
 MOST_PROGRAMS = 64  # per predictor on the host: each has its own memory
 MOST_REPEATED = 4  # numbers of rows that have a program because they come again and again
 MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligible
+LEAST_ROWS = 64  # of sequences that are worth passes of their own for similar lengths
 
 
 def rows_of_a_part(n: int) -> int:
@@ -346,7 +347,35 @@ class Network(_HoldsPrograms):
         return known.unchecked(X, units)
 
     def compute(self, X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
-        """Return the result of a pass and a head for all rows."""
+        """Return the result of a pass and a head for all rows, those of similar lengths together."""
+        if self._is_host and type(X) is dict and n_rows(X) >= LEAST_ROWS:
+            buckets = Buckets.of(X)
+            found = None if buckets is None else self._by_width(X, buckets, name, head, by)
+            if found is not None:
+                return found
+        return self._computed(X, name, head, by)
+
+    def _by_width(self, X: Any, buckets: Buckets, name: str, head: Head | None, by: Pass) -> Any:
+        """Return the result for sequences without most of their padding; None if it has steps itself."""
+
+        def of_rows(rows: np.ndarray, width: int) -> Any:
+            inputs = buckets.narrowed(each_input(lambda x: take_rows(x, rows), X), width)
+            return self._computed(each_input(np.ascontiguousarray, inputs), name, head, by)
+
+        first = each_input(lambda x: x[:1], X)
+        whole = self._computed(first, name, head, by)
+        whole = np.empty((n_rows(X), *whole.shape[1:]), whole.dtype)
+        for rows, width in buckets.by_width():
+            at_once = self.rows_at_once(buckets.narrowed(first, width), by)
+            for start in range(0, len(rows), at_once):
+                part = rows[start : start + at_once]
+                found = of_rows(part, width)
+                if found.shape[1:] != whole.shape[1:]:
+                    return None
+                whole[part] = found
+        return whole
+
+    def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
         n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
         in_parts = by is not run and self._is_host and type(X) is np.ndarray  # outputs of layers
         rows = self.rows_at_once(X, by)

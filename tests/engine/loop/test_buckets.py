@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.random import RandomState
 
-from sknet import Model, NetClassifier, nn
+import sknet
+from sknet import Model, NetClassifier, NetRegressor, NetTransformer, nn
 from sknet.callbacks import Checkpoint
 from sknet.device import Device
-from sknet.engine import Batches, _batches
+from sknet.engine import Batches, _batches, _network
 from sknet.engine._batches import Buckets, buckets_of
 from tests.estimators.data import quiet
 
@@ -93,6 +94,84 @@ def test_rows_are_predicted_in_their_order():
     np.testing.assert_allclose(
         net.predict_proba(ROWS), [net.predict_proba([row])[0] for row in ROWS], rtol=1e-12
     )
+
+
+class Counted(nn.Module):
+    """A network that counts the steps which it reads."""
+
+    def __init__(self, input_shape, n_outputs):
+        self.net = nn.RecurrentNet(input_shape, n_outputs, hidden_size=4, dropout=0.0)
+        self.seen = []
+
+    def forward(self, x, lengths=None):
+        self.seen.append(x.shape[0] * x.shape[1])
+        return self.net(x, lengths)
+
+
+@pytest.mark.parametrize("kind", [NetClassifier, NetRegressor])
+@pytest.mark.parametrize(("name", "rows"), [("gru", ROWS), ("tcn", SERIES), ("transformer", ROWS)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_predictions_are_those_with_all_padding(kind, name, rows, dtype, monkeypatch, tmp_path):
+    network = nn.NETWORKS[name].__sklearn_clone__().set_params(**SMALL[name])
+    with quiet():
+        net = kind(network, max_iter=1, random_state=0, dtype=dtype).fit(rows, LABELS)
+    sknet.save(net, tmp_path / "net.safetensors")
+    predictors = net, net.freeze(), sknet.load(tmp_path / "net.safetensors")
+    names = ["predict_proba", "decision_function"] if kind is NetClassifier else ["predict"]
+    short = [[getattr(each, name)(rows) for name in names] for each in predictors]
+    monkeypatch.setattr(_network, "LEAST_ROWS", 1000)
+    whole = [getattr(net, name)(rows) for name in names]
+    for found in short:
+        for one, first, expected in zip(found, short[0], whole, strict=True):
+            assert one.tobytes() == first.tobytes()
+            np.testing.assert_allclose(one, expected, rtol=1e-4 if dtype == "float32" else 1e-9, atol=1e-6)
+
+
+def test_padding_is_not_computed_in_predictions(monkeypatch):
+    with quiet():
+        net = NetRegressor(Counted, max_iter=1, random_state=0).fit(SERIES, LABELS)
+    X, lengths = nn.pad_sequences(SERIES)
+    seen = net.model_.module.seen
+    seen.clear()
+    codes = net.predict(X, lengths=lengths)
+    assert sum(seen) < 2 * lengths.sum() < X[..., 0].size
+    wide = np.concatenate([X, np.full((len(X), 30, 2), 7.0)], axis=1)  # padding that no row reaches
+    np.testing.assert_array_equal(net.predict(wide, lengths=lengths).shape, codes.shape)
+    np.testing.assert_allclose(net.predict(wide, lengths=lengths), codes, rtol=1e-4, atol=1e-6)
+    seen.clear()
+    net.predict(X[:50], lengths=lengths[:50])
+    assert sum(seen) == X[:50, :, 0].size  # few rows go together
+
+
+@pytest.mark.parametrize("extra", [0, 5])
+def test_outputs_of_steps_are_as_wide_as_the_rows(extra):
+    X, lengths = nn.pad_sequences(SERIES)
+    X = np.concatenate([X, np.zeros((len(X), extra, 2))], axis=1)
+    with quiet():
+        net = NetRegressor(Steps, max_iter=1, random_state=0).fit(X, X[..., :1], lengths=lengths)
+    for each in (net, net.freeze()):
+        assert each.predict(X, lengths=lengths).shape == X[..., :1].shape
+
+
+def test_codes_are_those_with_all_padding(monkeypatch):
+    X, lengths = nn.pad_sequences(SERIES)
+    with quiet():
+        net = NetTransformer(Coder, target="y", max_iter=1, random_state=0)
+        net.fit(X, LABELS * 1.0, lengths=lengths)
+    short = net.transform(X, lengths=lengths)
+    assert short.tobytes() == net.freeze().transform(X, lengths=lengths).tobytes()
+    monkeypatch.setattr(_network, "LEAST_ROWS", 1000)
+    np.testing.assert_allclose(short, net.transform(X, lengths=lengths), rtol=1e-4, atol=1e-6)
+
+
+class Coder(nn.Module):
+    """A network whose code is the last state of its sequences."""
+
+    def __init__(self, n_outputs):
+        self.encoder, self.head = nn.GRU(2, 4, returns="last"), nn.Linear(4, n_outputs)
+
+    def forward(self, x, lengths=None):
+        return self.head(self.encoder(x, lengths=lengths))
 
 
 class Steps(nn.Module):
