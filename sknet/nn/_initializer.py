@@ -1,8 +1,9 @@
 """The base of the initializers, and initial weights fitted to the first data."""
 
+import math
 from abc import ABC, abstractmethod
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -70,7 +71,8 @@ class FromData(Initializer):
     r"""Weights and biases fitted to the first data that a layer sees; ``init="data"``.
 
     The weights are drawn standard normal; before the first training step, every column is divided by the
-    standard deviation of its output.
+    standard deviation of its output. Inputs with few different rows hardly change some outputs, which `least`
+    keeps from being blown up.
 
     Parameters
     ----------
@@ -79,6 +81,8 @@ class FromData(Initializer):
         weighted mean of 5 sampled outputs, with weights drawn from Exp(1).
     n_rows : int, default=2000
         The largest number of rows that are used; of more, a random sample of this size.
+    least : float, default=0.0
+        Smallest divisor, relative to the root mean square deviation of outputs over draws of the weights.
 
     Notes
     -----
@@ -105,21 +109,25 @@ class FromData(Initializer):
     _parameter_constraints = {
         "bias": [StrOptions({"he+5", "zeros"})],
         "n_rows": [Interval(Integral, 1, None, closed="left")],
+        "least": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, bias: str = "he+5", n_rows: int = 2000) -> None:
+    def __init__(self, bias: str = "he+5", n_rows: int = 2000, least: float = 0.0) -> None:
         self.bias = bias
         self.n_rows = n_rows
+        self.least = least
 
     def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
         return random_state.normal(size=shape)
 
-    def fitted(self, random_state: RandomState, weight: Array, outputs: Array) -> tuple[Array, Array]:
+    def fitted(
+        self, random_state: RandomState, weight: Array, outputs: Array, expected: float = 0.0
+    ) -> tuple[Array, Array]:
         """Return weights and biases for outputs that were computed without biases.
 
         Columns of `weight`, of shape (..., n_outputs), are rescaled for `outputs` of the first data, of shape
-        (n_rows, n_outputs), unless their deviation is not positive and finite. Draws come from
-        `random_state`.
+        (n_rows, n_outputs), unless their deviation is not positive and finite. Divisors are at least `least`
+        times the deviation that is `expected` of draws. Draws come from `random_state`.
         """
         n_rows, n_outputs = outputs.shape
         bias = np.zeros(n_outputs)
@@ -128,6 +136,8 @@ class FromData(Initializer):
         with np.errstate(all="ignore"):
             spread = outputs.std(axis=0)
             scale = np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
+            if math.isfinite(expected):
+                scale = np.maximum(scale, self.least * expected)
             if self.bias == "he+5":
                 corners = random_state.randint(n_rows, size=(CORNERS, n_outputs))
                 shares = random_state.exponential(size=(CORNERS, n_outputs))
@@ -274,6 +284,21 @@ def in_float64(rows: Any, weight: Array) -> Array:
         part = slice(start, start + size)
         np.matmul(rows[part].astype(np.float64), weight, out=found[part])
     return found
+
+
+def deviation_of(rows: Any) -> float:
+    """Return the root of the sum of the variances of all columns."""
+    n_rows = rows.shape[0]
+    if not n_rows:
+        return 0.0
+    if is_sparse(rows):
+        squares = np.square(rows.data, dtype=np.float64).sum() / n_rows
+        return math.sqrt(max(float(squares - np.square(np.asarray(rows.mean(axis=0))).sum()), 0.0))
+    mean, total = rows.mean(axis=0, dtype=np.float64), 0.0
+    size = max(1, AT_ONCE // max(rows.shape[-1], 1))
+    for start in range(0, len(rows), size):
+        total += float(np.square(rows[start : start + size] - mean).sum())
+    return math.sqrt(total / n_rows)
 
 
 def write(parameter: Parameter, values: Array) -> None:

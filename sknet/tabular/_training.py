@@ -81,6 +81,9 @@ class LevelVectors(nn.Module):
         return found
 
 
+LEAST = 0.5  # of `FromData`: rows of a single two-valued column would lead to outputs of hundreds, by dropout
+
+
 class TabularNet(nn.Module):
     """A perceptron in the neural tangent parametrization, for rows of encoded tables."""
 
@@ -112,13 +115,13 @@ class TabularNet(nn.Module):
         layers: list[nn.Module] = []
         linear, of_layer = partial(linear_layer, parametrization="ntp"), directions
         for size in hidden_layer_sizes:
-            hidden = linear(width, size, of_layer, init="data")
+            hidden = linear(width, size, of_layer, init=nn.init.FromData(least=LEAST))
             layers += [hidden, after_linear(hidden, nn.ReLU())]
             of_layer = getattr(hidden, "out_directions", None)
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = size
-        last = linear(width, n_outputs, of_layer, is_last=True, init=nn.init.FromData(bias="zeros"))
+        last = linear(width, n_outputs, of_layer, is_last=True, init=nn.init.FromData("zeros", least=LEAST))
         self.body = nn.Sequential(*layers, last)
         self.skip = linear(n_inputs, n_outputs, directions, is_last=True, bias=False, init="zeros")
 

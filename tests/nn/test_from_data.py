@@ -106,6 +106,21 @@ def test_sparse_rows_are_seen_as_they_are():
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("parametrization", ["standard", "ntp"])
+def test_divisors_have_a_floor(kind, parametrization):
+    few = np.zeros((60, 3))
+    few[:20, :2] = 1.0, 2.0
+    layer = nn.Linear(3, 500, init=FromData("zeros", least=0.5), parametrization=parametrization)
+    from_data(layer.to(dtype="float64"), kind(few), random_state=0)
+    factor = 3**-0.5 if parametrization == "ntp" else 1.0
+    outputs = few @ np.random.RandomState(0).normal(size=(3, 500)) * factor
+    expected = np.sqrt(few.var(axis=0).sum()) * factor  # as each weight has a variance of one
+    divisors = np.maximum(outputs.std(axis=0), 0.5 * expected)
+    np.testing.assert_allclose(layer(few).numpy(), outputs / divisors, rtol=1e-10)
+    assert 0.2 < (divisors == 0.5 * expected).mean() < 0.5
+
+
 def test_more_axes_are_more_rows():
     layer = from_data(linear(6, 2).to(dtype="float64"), X.reshape(50, 6, 6), random_state=0)
     np.testing.assert_allclose(layer(X).numpy().std(axis=0), 1.0)

@@ -118,3 +118,31 @@ def test_ensembles_with_embeddings(kind):
     np.testing.assert_array_equal(again.freeze().predict(X), model.predict(X))
     unseen = pd.DataFrame({"level": ["f", None, "a"], "x": [0.0, np.nan, 1.0]})
     assert np.isfinite(np.asarray(model.predict(unseen), float)).all()
+
+
+RNG = np.random.default_rng(0)
+FEW = {
+    "binary": RNG.integers(0, 2, (300, 1)),
+    "beside a constant": np.c_[RNG.integers(0, 2, 300), np.ones(300)],
+    "three": RNG.integers(0, 3, (300, 1)),
+}
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie", "squared_error", "log_loss"])
+@pytest.mark.parametrize(
+    ("columns", "exposed"),
+    [("binary", False), ("binary", True), ("beside a constant", False), ("three", False)],
+)
+def test_columns_of_few_values_do_not_diverge(columns, exposed, loss):
+    """Dropout made outputs of hundreds of first weights that were divided by tiny deviations."""
+    X = FEW[columns].astype(float)
+    rate, exposure = np.exp(0.2 + 0.6 * X[:, 0]), np.where(np.arange(300) % 2, 1.0, 2.0)
+    rng, means = np.random.default_rng(1), rate * exposure if exposed else rate
+    y = rng.gamma(5.0, means / 5.0) if loss == "gamma" else rng.poisson(means)
+    y = y > 3 if loss == "log_loss" else y
+    kind = TabularClassifier if loss == "log_loss" else TabularRegressor
+    offset = {"offset": np.log(exposure)} if exposed else {}
+    for seed in range(3):
+        found = kind(loss=loss, n_folds=1, random_state=seed).fit(X, y, **offset)
+        predicted = (found.predict_proba if loss == "log_loss" else found.predict)(X, **offset)
+        assert np.isfinite(predicted).all()

@@ -13,7 +13,7 @@ from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
-from sknet.nn._initializer import draw_bias, draw_weight, in_float64, rows_of, write
+from sknet.nn._initializer import deviation_of, draw_bias, draw_weight, in_float64, rows_of, write
 from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, ones, zeros
 from sknet.nn.init import FromData, Initializer, scheme
@@ -175,7 +175,8 @@ class Linear(Module):
             return  # the forward pass raises
         factor = 1.0 if self.parametrization == "standard" else self.in_features**-0.5
         outputs = in_float64(rows, self.effective(values)) * factor
-        values, offsets = found.fitted(random_state, values, outputs)
+        expected = deviation_of(rows) * factor if found.least else 0.0
+        values, offsets = found.fitted(random_state, values, outputs, expected)
         write(weight, values)
         if bias is not None and bias.awaits_data:
             write(bias, offsets)

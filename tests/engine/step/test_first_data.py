@@ -19,9 +19,9 @@ SEEN = []  # for each layer that was fitted: how many rows it saw
 
 
 class Counted(FromData):
-    def fitted(self, random_state, weight, outputs):
+    def fitted(self, random_state, weight, outputs, *others):
         SEEN.append(len(outputs))
-        return super().fitted(random_state, weight, outputs)
+        return super().fitted(random_state, weight, outputs, *others)
 
 
 @pytest.fixture(autouse=True)
