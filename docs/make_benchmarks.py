@@ -58,6 +58,7 @@ RUNS = {
     "functional": Run("functional.py"),
     "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),
     "networks": Run("networks.py", {"OMP_NUM_THREADS": "2"}),
+    "fashion": Run("fashion.py", {"OMP_NUM_THREADS": "2"}, needs_data=True),
     "serving": Run("serving.py"),
     "gpu": Run("gpu.py", needs_gpu=True),
     "networks-gpu": Run("networks.py", arguments=("--device", "cuda"), needs_gpu=True),

@@ -13,8 +13,8 @@ from examples.benchmarks.measured import Table, machine, read, write
 from tests.project import ROOT, benchmark
 
 SCRIPTS = {path.stem for path in (ROOT / "examples/benchmarks").glob("*.py") if path.stem != "measured"}
-# Of other pages and of the guide; the one of Fashion-MNIST waits for two idle cores.
-OFF_THE_PAGE = {"ablation", "early_stopping", "fashion", "monotonic", "workers"}
+# Of other pages and of the guide.
+OFF_THE_PAGE = {"ablation", "early_stopping", "monotonic", "workers"}
 
 # Prints what the tables of scripts look like, in a process of its own, since scripts set the environment.
 SCHEMAS = """

@@ -126,7 +126,10 @@ def _decided(
 ) -> Recipe:
     """Return the recipe with a network's plan, and ``early_stopping="auto"``, decided by the rows."""
     if recipe.plan is not None:
-        recipe = recipe._replace(plan=None) if incremental else _planned(recipe, trainer.n_rows(given))
+        is_planned = not incremental
+        recipe = (
+            _planned(recipe, trainer.n_rows(given), given.X) if is_planned else recipe._replace(plan=None)
+        )
     if not is_auto(recipe.early_stopping):
         return recipe
     if incremental or given.X_val is not None:
@@ -137,13 +140,14 @@ def _decided(
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 
-def _planned(recipe: Recipe, n_rows: int) -> Recipe:
+def _planned(recipe: Recipe, n_rows: int, X: Any) -> Recipe:
     """Return the recipe of a fit along the plan of its network: to the end, as the rate is low only there."""
     from sknet.optim.schedules import OneCycle  # most fits have no plan
 
     plan = recipe.plan
     assert plan is not None
-    epochs = math.ceil(plan["work"] / math.sqrt(max(n_rows, 1)))
+    n_rows, sides = max(n_rows, 1), sorted(getattr(X, "shape", ())[1:])[-2:]  # channels are fewer
+    epochs = round(min(plan["work"] / n_rows ** (1 / 3), plan["pixels"] / max(n_rows * math.prod(sides), 1)))
     settings = recipe.settings._replace(max_iter=int(min(max(epochs, plan["least"]), plan["most"])))
     optimizer = recipe.optimizer.with_lr(OneCycle(plan["peak"]))
     return recipe._replace(settings=settings, optimizer=optimizer, n_iter_no_change=math.inf)

@@ -20,7 +20,7 @@ IDS = RNG.integers(1, 12, (300, 8))
 HAS_THREE = (IDS == 3).any(1).astype(int)
 SERIES = RNG.normal(size=(300, 8, 2))
 RISES = (SERIES[..., 0].mean(1) > 0).astype(int)
-SMALL = {"conv": {"channels": 8}, "resnet": {"channels": 8}}
+SMALL = {name: {"channels": 8, "augment": ()} for name in ("conv", "resnet")}
 
 
 def fitted(name, X, y, kind=NetClassifier, **params):
@@ -121,7 +121,7 @@ def test_networks_of_images_have_a_plan(tmp_path):
     assert max(rates) == pytest.approx(5e-3, rel=1e-2)
     assert rates[0] < 1e-3
     assert rates[-1] < 1e-6
-    assert fit(400)[0].fit(IMAGES[:400], LABELS[:400]).n_iter_ == 95  # 1900 / 20
+    assert fit(400)[0].fit(IMAGES[:400], LABELS[:400]).n_iter_ == 81  # 600 / 400 ** (1 / 3)
     for params in ({"lr": 1e-3}, {"optimizer": sknet.optim.Adam()}, {"max_iter": 3}):
         other, _ = fit(**params)
         with quiet():
@@ -136,6 +136,26 @@ def test_networks_of_images_have_a_plan(tmp_path):
         saving.fit(*rows, callbacks=[Checkpoint(path), _End(50)])
     resumed = fit()[0].fit(*rows, resume_from=path)
     np.testing.assert_array_equal(resumed.predict_proba(rows[0]), net.predict_proba(rows[0]))
+
+
+@pytest.mark.parametrize("X", [IMAGES[:100], IMAGES[:100, None], IMAGES[:100, ..., None]])
+@pytest.mark.parametrize(("pixels", "epochs"), [(100 * 64 * 12, 12), (100 * 64, 8)])
+def test_plans_end_by_pixels(X, pixels, epochs, monkeypatch):
+    monkeypatch.setitem(nn.ConvNet._plan, "pixels", pixels)
+    net = NetClassifier("conv", random_state=0).set_params(module__channels=2)
+    assert net.fit(X, LABELS[:100]).n_iter_ == epochs
+
+
+@pytest.mark.parametrize("name", ["conv", "resnet"])
+def test_images_are_shifted_by_default(name, tmp_path):
+    net = NetClassifier(name, max_iter=1, random_state=0).set_params(module__channels=2)
+    with quiet():
+        net.fit(IMAGES, LABELS)
+    assert [type(each) for each in net.model_.module.augment] == [nn.RandomShift]
+    assert_stored(net, IMAGES, tmp_path / "net.safetensors")
+    with quiet():
+        plain = net.set_params(module__augment=()).fit(IMAGES, LABELS)
+    assert not len(plain.model_.module.augment)
 
 
 class _End(Callback):

@@ -1,4 +1,4 @@
-"""Native code for operations that NumPy computes in many passes: convolutions, pools, norms, LSTMs and erfc."""
+"""Native code for operations of many passes in NumPy: convolutions, pools, norms, LSTMs and erfc."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache

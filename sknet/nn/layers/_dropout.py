@@ -255,13 +255,17 @@ class _Augmentation(Module):
         raise NotImplementedError
 
 
+PIXELS = 28  # of the shorter side of an image, for each pixel of a shift
+
+
 class RandomShift(_Augmentation):
     """Shift each image by up to some pixels along both axes in training.
 
     Parameters
     ----------
-    limit : int, default=2
-        Pixels by which an image moves at most, up or down, left or right.
+    limit : int or None, default=None
+        Pixels by which an image moves at most, up or down, left or right; None for a 28th of its shorter
+        side, one at least.
     mode : {"replicate", "constant", "reflect", "circular"}, default="replicate"
         What moves in at the edge, as of `sknet.ops.pad`: the outermost pixel, zeros, the mirrored image, or
         what left on the other side.
@@ -286,21 +290,22 @@ class RandomShift(_Augmentation):
     """
 
     _parameter_constraints = {
-        "limit": [Interval(Integral, 1, None, closed="left")],
+        "limit": [Interval(Integral, 1, None, closed="left"), None],
         "mode": [StrOptions({"replicate", "constant", "reflect", "circular"})],
     }
 
-    def __init__(self, limit: int = 2, mode: str = "replicate") -> None:
+    def __init__(self, limit: int | None = None, mode: str = "replicate") -> None:
         check_arguments(self, limit=limit, mode=mode)
-        self.limit, self.mode = int(limit), mode
+        self.limit, self.mode = None if limit is None else int(limit), mode
 
     def _changed(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
-        wide = pad(x, ((self.limit, self.limit),) * 2, self.mode)
+        limit = max(1, min(height, width) // PIXELS) if self.limit is None else self.limit
+        wide = pad(x, ((limit, limit),) * 2, self.mode)
         return _cut(_cut(wide, x, -1, width), x, -2, height)
 
     def extra_repr(self) -> str:
-        return f"{self.limit}, mode={self.mode!r}"
+        return f"limit={self.limit}, mode={self.mode!r}"
 
 
 class RandomFlip(_Augmentation):

@@ -38,6 +38,12 @@ def test_shifts_are_those_of_padded_images(limit, odds, mode):
     assert scipy.stats.chisquare(counts.ravel(), N * expected.ravel()).pvalue > LEAST
 
 
+@pytest.mark.parametrize(("shape", "limit"), [((8, 9), 1), ((28, 40), 1), ((80, 57), 2)])
+def test_shifts_follow_the_size_of_images(shape, limit):
+    x = RNG.normal(size=(20, 1, *shape))
+    np.testing.assert_array_equal(changed(nn.RandomShift(), x), changed(nn.RandomShift(limit), x))
+
+
 @pytest.mark.parametrize("axis", [-1, -2])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_flips(axis, p):
