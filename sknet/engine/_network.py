@@ -349,31 +349,10 @@ class Network(_HoldsPrograms):
     def compute(self, X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
         """Return the result of a pass and a head for all rows, those of similar lengths together."""
         if self._is_host and type(X) is dict and n_rows(X) >= LEAST_ROWS:
-            buckets = Buckets.of(X)
-            found = None if buckets is None else self._by_width(X, buckets, name, head, by)
+            found = _by_width(self, X, lambda part: self._computed(part, name, head, by), by)
             if found is not None:
                 return found
         return self._computed(X, name, head, by)
-
-    def _by_width(self, X: Any, buckets: Buckets, name: str, head: Head | None, by: Pass) -> Any:
-        """Return the result for sequences without most of their padding; None if it has steps itself."""
-
-        def of_rows(rows: np.ndarray, width: int) -> Any:
-            inputs = buckets.narrowed(each_input(lambda x: take_rows(x, rows), X), width)
-            return self._computed(each_input(np.ascontiguousarray, inputs), name, head, by)
-
-        first = each_input(lambda x: x[:1], X)
-        whole = self._computed(first, name, head, by)
-        whole = np.empty((n_rows(X), *whole.shape[1:]), whole.dtype)
-        for rows, width in buckets.by_width():
-            at_once = self.rows_at_once(buckets.narrowed(first, width), by)
-            for start in range(0, len(rows), at_once):
-                part = rows[start : start + at_once]
-                found = of_rows(part, width)
-                if found.shape[1:] != whole.shape[1:]:
-                    return None
-                whole[part] = found
-        return whole
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
         n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
@@ -456,6 +435,26 @@ class Network(_HoldsPrograms):
             kinds = each_input(lambda x: computed_dtype(x, self.dtype), X)
             rows = self._rows[key] = rows_at_once(module, row_shapes(X), kinds)
         return rows
+
+
+def _by_width(network: Network, X: Any, compute: Callable[[Any], Any], by: Pass) -> Any:
+    """Return results for sequences without most of their padding; None if it is short, or they have steps."""
+    buckets = Buckets.of(X)
+    if buckets is None:
+        return None
+    first = each_input(lambda x: x[:1], X)
+    whole = compute(first)
+    whole = np.empty((n_rows(X), *whole.shape[1:]), whole.dtype)
+    for rows, width in buckets.by_width():
+        at_once = network.rows_at_once(buckets.narrowed(first, width), by)
+        for start in range(0, len(rows), at_once):
+            part = rows[start : start + at_once]
+            inputs = buckets.narrowed(each_input(lambda x, part=part: take_rows(x, part), X), width)
+            found = compute(each_input(np.ascontiguousarray, inputs))
+            if found.shape[1:] != whole.shape[1:]:
+                return None
+            whole[part] = found
+    return whole
 
 
 def network_of(model: ModelLike) -> Network:
