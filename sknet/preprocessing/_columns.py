@@ -96,6 +96,19 @@ class ArrayColumn(Column):
         return None  # arrays hold measurements, and no names that tell
 
 
+class SparseColumn(ArrayColumn):
+    """A column of a CSC matrix, which is dense from when its values are asked for."""
+
+    def __init__(self, label: str, matrix: Any, index: int) -> None:
+        self.label, self._matrix, self._index = label, matrix, index
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """The values of all rows."""
+        found: np.ndarray = self._matrix[:, [self._index]].toarray().ravel()
+        return found
+
+
 class PandasColumn(Column):
     """A series of pandas, or of a compatible library."""
 
@@ -230,7 +243,7 @@ def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
     if hasattr(X, "get_columns"):
         return [PolarsColumn(*pair) for pair in zip(labels, X.get_columns(), strict=True)]
     if issparse(X):
-        return [ArrayColumn(label, X[:, [i]].toarray().ravel()) for i, label in enumerate(labels)]
+        return [SparseColumn(label, X, i) for i, label in enumerate(labels)]
     return [ArrayColumn(label, X[:, i]) for i, label in enumerate(labels)]
 
 

@@ -405,8 +405,8 @@ class SparseNumbers:
         return scipy_sparse().hstack([values, missing[:, self.flagged]], format="csr")
 
 
-def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
-    """Fit the encoding of the numbers of a sparse matrix."""
+def fit_sparse(names: list[str], sparse: Any, min_count: int) -> SparseNumbers:
+    """Fit the encoding of the numbers of a sparse matrix, without those that few rows have."""
     columns = sparse.tocsc()
     columns.sum_duplicates()
     n_rows, n_columns = columns.shape
@@ -431,6 +431,7 @@ def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
         own = values[starts[i] : starts[i] + n_values[i]]
         first, third = np.quantile(np.concatenate([own, np.zeros(n_zeros[i])]), [0.25, 0.75])
         scales[i] = third - first or scales[i]
+    scales[np.bincount(of_value[values != 0], minlength=n_columns) < min_count] = 0.0
     kept, flags = np.flatnonzero(scales), np.flatnonzero(flagged)
     outputs = (*(names[i] for i in kept), *(f"{names[i]}_missing" for i in flags))
     return SparseNumbers(outputs, kept, scales[kept], flags)

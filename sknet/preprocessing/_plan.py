@@ -252,7 +252,8 @@ def fit_plan(
     sample, of_sample = _sample(table, target, options, random_state, rows, n_rows)
     numbers = _fit_numbers(schema, table, sample, of_sample, options, rows)
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
-    sparse = None if table.sparse is None else fit_sparse(sparse_names, _of(table.sparse, rows))
+    matrix = None if table.sparse is None else _of(table.sparse, rows)
+    sparse = None if matrix is None else fit_sparse(sparse_names, matrix, options.min_count)
     telling = _telling(numbers, sample, of_sample, options)
     if directions is not None:
         telling = [i for i in telling if not directions[i]]
@@ -269,8 +270,8 @@ def fit_plan(
         more = ", ..." if len(schema.features) > 5 else ""
         raise ValueError(
             f"nothing can be learned from X, n_samples = {n_rows}: each of its columns "
-            f"({labels}{more}) is constant, is missing everywhere, or has no level that occurs "
-            f"{options.min_count} times"
+            f"({labels}{more}) is constant, is missing everywhere, or has "
+            f"{'no number or level in' if sparse else 'no level in'} {options.min_count} rows"
         )
     return plan, fitted
 

@@ -172,16 +172,17 @@ class Schema:
         names = getattr(estimator, "feature_names_in_", None)
         chosen = _chosen(categorical_features, X.shape[1], names)
         kinds = _asked(asked, X.shape[1], names)
-        columns = [] if issparse(X) and chosen is None and not kinds else columns_of(X, names)
+        is_sparse = issparse(X)
+        columns = [] if is_sparse and chosen is None and not kinds else columns_of(X, names)
         features = []
         for i in range(X.shape[1]):
             name = f"x{i}" if names is None else str(names[i])
             is_category = None if chosen is None else bool(chosen[i])
-            if issparse(X) and not is_category and kinds.get(i, "number") == "number":
+            if is_sparse and not is_category and kinds.get(i, "number") == "number":
                 features.append(Feature(f"column {i}", name, NUMBER))
             else:
-                features.append(_feature(columns[i], name, is_category, kinds.get(i), issparse(X)))
-        schema = cls(tuple(features), issparse(X))
+                features.append(_feature(columns[i], name, is_category, kinds.get(i), is_sparse))
+        schema = cls(tuple(features), is_sparse)
         return schema, schema._read(X, columns)
 
     def read(self, estimator: Any, X: Any) -> Table:

@@ -198,7 +198,7 @@ def test_new_missing_values_and_levels_are_accepted():
 def by_column(x):
     """Scale a column of a sparse matrix by hand; zeros stay."""
     known = x[~np.isnan(x)]
-    if not len(known) or known.min() == known.max():
+    if not len(known) or known.min() == known.max() or np.count_nonzero(known) < 5:
         return None
     first, third = np.percentile(known, [25, 75])
     z = np.nan_to_num(x) / (third - first or (known.max() - known.min()) / 2)
@@ -222,6 +222,29 @@ def test_sparse_numbers_stay_sparse(container):
     kept = [f"x{i}" for i, x in enumerate(columns) if x is not None]
     assert encoder.get_feature_names_out().tolist() == [*kept, "x7_missing"]
     np.testing.assert_allclose(encoder.transform(dense).toarray(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_sparse_numbers_that_few_rows_have_are_dropped():
+    dense = np.zeros((40, 4))
+    dense[:4, 0] = dense[:5, 1] = dense[:1, 2] = dense[:6, 3] = 1.0
+    dense[5, 3] = np.nan
+    X = sp.csc_array(dense + np.eye(40, 4, -10))
+    X.data[X.indices >= 10] = 0.0  # zeros that are stored
+    for min_count, names in (5, ["x1", "x3"]), (6, []), (1, ["x0", "x1", "x2", "x3"]):
+        encoder = TableEncoder(min_count=min_count).fit(X)
+        assert encoder.get_feature_names_out().tolist() == [*names, "x3_missing"]
+    with pytest.raises(ValueError, match="no number or level in 7 rows"):
+        TableEncoder(min_count=7).fit(X[:, :3])
+
+
+def test_columns_of_a_sparse_matrix_are_read_together(monkeypatch):
+    X = sp.random_array((30, 2000), density=0.1, random_state=0, format="csc")
+    taken, take = [], sp.csc_array.__getitem__
+    monkeypatch.setattr(sp.csc_array, "__getitem__", lambda self, key: taken.append(key) or take(self, key))
+    for kinds in (None, {7: "category"}):
+        encoder = TableEncoder(columns=kinds, min_count=2).fit(X)
+        assert encoder.transform(X).shape == (30, encoder.n_features_out_)
+    assert len(taken) < 20
 
 
 def test_categories_of_a_sparse_matrix():
