@@ -9,10 +9,11 @@ import numpy as np
 
 from sknet import ops
 from sknet._arguments import named_errors
+from sknet._config import native_core
 from sknet._late import cached_property
 from sknet._parallel import Cache
 from sknet._warnings import warn_caller
-from sknet.compile import Compiled, capture
+from sknet.compile import Compiled, capture, native
 from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, attach_aux, gradients, no_grad
 from sknet.device import active, backend, device_of, to_device, to_host
@@ -186,7 +187,15 @@ class Programs:
     def apply(self, numbers: Any) -> None:
         """Run the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
         self._numbers[...] = numbers
-        self.update.run()
+        self._run_update()
+
+    @cached_property
+    def _run_update(self) -> Callable[[], object]:
+        """The calls of the update, in native code if it knows all of them."""
+        update = self.update
+        is_native = update.device.kind == "cpu" and native_core() is not None
+        step = native.NativeStep.of(update.calls(), None, None, update.nbytes) if is_native else None
+        return update.run if step is None else step.run
 
 
 def made_of(model: ModelLike) -> tuple[Any, ...]:
