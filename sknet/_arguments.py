@@ -111,13 +111,13 @@ def wrong_argument(
     found = _wrong_type(function, args, kwargs)
     if found is not None:
         is_named = raised_by is not None and any(re.search(rf"\b{key}\b", said) for key in given)
-        return None if is_named else found
+        return None if is_named and len(said) <= LONGEST else found
     has_code = "self" in given or any(map(callable, given.values()))  # of users, which may fail
     if isinstance(error, (ValueError, TypeError)) and (raised_by is not None or has_code or not given):
         half = LONGEST // 2
         return None if len(said) <= LONGEST else type(error)(f"{said[:half]}...{said[-half:]}")
     for key, value in given.items():
-        if not (_is_tree(value) if isinstance(error, RecursionError) else _is_readable(value)):
+        if not _is_readable(value) or (isinstance(error, RecursionError) and not _is_tree(value)):
             return ValueError(f"{name}: {key} cannot be read, got {shown(value)}")
     if isinstance(error, RAW) and not has_code:
         values = ", ".join(f"{key}={shown(value):.80}" for key, value in given.items())

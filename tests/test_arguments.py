@@ -81,6 +81,23 @@ def test_a_long_message_is_shortened():
     assert len(str(caught.value)) < 3000
 
 
+def test_a_long_message_about_an_argument_of_a_wrong_type_is_replaced():
+    long = ValueError("n must be an int, got " + "x" * 10**6)
+    with pytest.raises(TypeError, match=r"^called: n must be an integer, got 'xxx") as caught:
+        failing(long)(1.0, n="x" * 10**6)
+    assert len(str(caught.value)) < 3000
+
+
+class Endless:
+    def __repr__(self):
+        return repr([self])
+
+
+def test_an_endless_representation_is_told_apart_from_an_endless_computation():
+    with pytest.raises(ValueError, match=r"called: x cannot be read, got an object of .*Endless"):
+        failing(RecursionError("maximum recursion depth exceeded"))(Endless())
+
+
 def test_checked_functions_refuse_before_the_call():
     called = []
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet import _tree
 from sknet._arguments import checked, named_errors
+from sknet._constraints import shown
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, ones_like, pull_back, zeros_like
 from sknet.device import is_array, to_device
@@ -152,8 +153,8 @@ def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
     paths, here = _tree.paths(expected), _tree.paths(given)
     if paths != here:
         raise GradientError(
-            f"{name}: {what} must have the structure of what they belong to: expected leaves at {paths}, "
-            f"got {here}"
+            f"{name}: {what} must have the structure of what they belong to: expected leaves at "
+            f"{shown(paths)}, got {shown(here)}"
         )
     found = []
     for path, leaf, other in zip(paths, _tree.leaves(given), _tree.leaves(expected), strict=True):

@@ -10,6 +10,7 @@ from sknet._constraints import shown
 from sknet.display._base import (
     Display,
     as_label,
+    check_image_shape,
     largest,
     names_of_inputs,
     network_of,
@@ -276,6 +277,7 @@ class AttributionDisplay(Display):
         flat = np.asarray(self.attributions, dtype=float)
         flat = flat.reshape(len(flat), -1)
         if self.image_shape is not None:
+            check_image_shape(self.image_shape, flat.shape[1])
             page = tiled(flat.reshape(-1, *self.image_shape), n_columns)
             bound = largest([page])
             options = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
@@ -287,6 +289,8 @@ class AttributionDisplay(Display):
         order = np.argsort(np.abs(values), kind="stable")[-most:]
         names = [f"feature {place}" for place in range(len(values))]
         names = names if self.feature_names is None else list(map(as_label, self.feature_names))
+        if len(names) != len(values):
+            raise ValueError(f"feature_names must be those of {len(values)} inputs, got {len(names)}")
         self.bars_ = ax.barh([names[place] for place in order], values[order], **kwargs)
         ax.set_xlabel("attribution" if len(flat) == 1 else "mean size of the attribution")
         return self

@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 
 from sknet._arguments import named_errors
-from sknet._constraints import shown
+from sknet._constraints import Interval, satisfies, shown
 from sknet.callbacks import LearningRateFinder
 from sknet.display._base import Display, as_label, found_callback, network_of
 from sknet.optim.schedules import Progress
+
+COUNT = Interval(Integral, 1, 1_000_000, closed="both")  # of what is drawn in a moment
 
 
 class LossCurveDisplay(Display):
@@ -250,6 +253,11 @@ class LearningRateDisplay(Display):
         each epoch and `batch_size` samples in each step. `ax` are the axes to draw into, None for a new
         figure; `kwargs` are passed to matplotlib's ``plot``.
         """
+        given = {"n_steps": n_steps, "steps_per_epoch": steps_per_epoch, "batch_size": batch_size}
+        for name, value in given.items():
+            if not satisfies(value, COUNT):
+                raise ValueError(f"{name} must be {COUNT}, got {shown(value)}")
+        n_steps, steps_per_epoch, batch_size = map(int, given.values())
         steps = np.arange(n_steps)
         at = [
             Progress(

@@ -1,5 +1,6 @@
 """Displays of weights, and of gradients during a training."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -9,7 +10,14 @@ from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
-from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled
+from sknet.display._base import (
+    Display,
+    as_label,
+    found_callback,
+    largest,
+    network_of,
+    tiled,
+)
 
 KINDS = ("auto", "filters", "matrix", "histogram")
 
@@ -143,8 +151,9 @@ def _filters(weights: Any, image_shape: tuple[int, int] | None) -> Any:
     """Return weights as images of shape (n, height, width)."""
     if weights.ndim == 4:
         return weights.reshape(-1, *weights.shape[2:])
-    if weights.ndim == 2 and image_shape is not None and weights.shape[0] == image_shape[0] * image_shape[1]:
-        return weights.T.reshape(-1, *image_shape)
+    shape = () if image_shape is None or min(image_shape) < 1 else image_shape
+    if weights.ndim == len(shape) == 2 and len(weights) == math.prod(shape):
+        return weights.T.reshape(-1, *shape)
     raise ValueError(
         f"weights of shape {weights.shape} are no filters"
         + ("" if image_shape is None else f" of shape {tuple(image_shape)}")

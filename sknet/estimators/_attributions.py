@@ -20,6 +20,8 @@ from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import InvalidParameterError
 from sknet.nn import run
 
+MOST_POINTS = 1000  # of Gauss's rule, which takes seconds to find for many more
+
 
 class Attributions:
     """Methods that attribute an estimator's outputs to its inputs."""
@@ -93,11 +95,12 @@ class Attributions:
         """Return how much each input contributes to the difference of an output from its value at a baseline.
 
         It is the gradient averaged over the straight line from the baseline to the row of `X`, times the
-        difference between them, by the Gauss-Legendre rule with `n_steps` points. The contributions of a row
-        sum to the difference of the outputs, up to the error of the rule. A `baseline` says nothing, such as
-        a black image or the means of the features: a number, or an array for all rows or for each; None is 0.
-        With an encoder, it has encoded rows, where 0 is the median of a number, and contributions of all that
-        a column of the table is encoded as are summed. The `target` is as for `input_gradient`.
+        difference between them, by the Gauss-Legendre rule with `n_steps` points, 1,000 at most. The
+        contributions of a row sum to the difference of the outputs, up to the error of the rule. A `baseline`
+        says nothing, such as a black image or the means of the features: a number, or an array for all rows
+        or for each; None is 0. With an encoder, it has encoded rows, where 0 is the median of a number, and
+        contributions of all that a column of the table is encoded as are summed. The `target` is as for
+        `input_gradient`.
 
         Raises
         ------
@@ -189,11 +192,11 @@ def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
 
 
 def check_steps(estimator: Any, n_steps: Any) -> None:
-    """Raise an error unless a number of steps is one."""
-    if not satisfies(n_steps, Interval(Integral, 1, None, closed="left")) or isinstance(n_steps, bool):
+    """Raise an error unless a number of steps is one for which Gauss's rule is quickly found."""
+    if not satisfies(n_steps, Interval(Integral, 1, MOST_POINTS, closed="both")) or isinstance(n_steps, bool):
         raise InvalidParameterError(
             f"The 'n_steps' parameter of {type(estimator).__name__}.integrated_gradients must be an int in "
-            f"the range [1, inf). Got {shown(n_steps)} instead."
+            f"the range [1, {MOST_POINTS}]. Got {shown(n_steps)} instead."
         )
 
 

@@ -1,6 +1,6 @@
 """Cross-validation: scikit-learn's functions, with the fits of networks in threads of one group."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sknet._arguments import named_errors
+from sknet._constraints import shown
 from sknet._frames import is_frame
 from sknet._parallel import jobs_of
 from sknet.engine._many import are_sent
@@ -191,7 +192,13 @@ def cross_val_predict(
 
 
 def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: Any) -> Any:
-    estimator, n_jobs = data[0], options["n_jobs"]
+    estimator, n_jobs, cv = data[0], options["n_jobs"], options["cv"]
+    if not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator must have a fit method, got {shown(estimator)}")
+    if isinstance(cv, Iterable) and not hasattr(cv, "split") and not isinstance(cv, str):
+        options["cv"] = list(cv)
+        if not options["cv"]:
+            raise ValueError("cv yields no folds: it must yield pairs of rows, for training and test")
     if is_classifier(estimator) and (labels := labels_to_split(estimator, data[2])) is not data[2]:
         options["cv"] = check_cv(options["cv"], labels, classifier=True)
     may_stack = is_stacked(estimator, data[1])

@@ -58,8 +58,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         Categories with more levels are target encoded; without y, only this many levels, the most frequent,
         are one-hot encoded.
     min_count : int, default=5
-        Least number of rows with a level for it to have an output; in a sparse X, of rows in which a number
-        is not 0.
+        Least number of rows with a level, or in a sparse X with a number but 0, for it to have an output.
     n_folds : int, default=5
         Folds of the target encoding.
     smoothing : float, default=20.0

@@ -222,6 +222,11 @@ class TestVjp:
                 r"vjp: the cotangents must have .* expected leaves at \['y', 'rest",
             ),
             (
+                tuple(range(10_000)),
+                GradientError,
+                r"expected leaves at \['y', 'rest.*\], got \['0', '1', .{,300}\.\.\..{,300}$",
+            ),
+            (
                 {"y": np.ones(3), "rest": (1.0,)},
                 ShapeError,
                 r"the cotangents at 'y' must have shape \(2,\), got",

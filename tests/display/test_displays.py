@@ -218,6 +218,9 @@ def test_weights_that_cannot_be_shown_are_errors(fitted):
         WeightsDisplay.from_estimator(fitted, "3.weight", ax=axes())
     with pytest.raises(ValueError, match=r"shape \(4, 8\) are no filters of shape \(3, 3\)"):
         WeightsDisplay.from_estimator(fitted, image_shape=(3, 3), ax=axes())
+    for shape in ((-2, -2), (1, 2, 2)):
+        with pytest.raises(ValueError, match="are no filters of shape"):
+            WeightsDisplay.from_estimator(fitted, image_shape=shape, ax=axes())
     with pytest.raises(ValueError, match="only weights with two axes are a matrix"):
         WeightsDisplay(np.ones(3)).plot(axes(), kind="matrix")
     with pytest.raises(ValueError, match="kind must be one of auto, filters"):
@@ -281,6 +284,15 @@ def test_schedules_are_shown_step_by_step():
     assert np.diff(display.lines_["warm"].get_ydata()[:10]).min() > 0
     twice = LearningRateDisplay.from_schedules([Cosine(0.1), Cosine(0.2), lambda progress: 0.3], 5, ax=axes())
     assert list(twice.lines_) == ["Cosine 1", "Cosine 2", "<lambda>"]
+    small = {"n_steps": np.int8(100), "steps_per_epoch": np.int8(2), "batch_size": np.int8(100)}
+    assert LearningRateDisplay.from_schedules(Cosine(0.1), **small, ax=axes()).lines_["Cosine"]
+
+
+@pytest.mark.parametrize("name", ["n_steps", "steps_per_epoch", "batch_size"])
+@pytest.mark.parametrize("value", [0, -3, 2**63, 1.5])
+def test_counts_of_steps_that_are_none_are_errors(name, value):
+    with pytest.raises((ValueError, TypeError), match=f"{name} must be an int"):
+        LearningRateDisplay.from_schedules(Cosine(0.1), **{name: value}, ax=axes())
 
 
 # -- intervals, attributions ---------------------------------------------------------------------------
@@ -335,6 +347,20 @@ def test_attributions_are_those_of_the_estimator(method, fitted):
     )
     images = AttributionDisplay.from_estimator(fitted, X[:4], method=method, image_shape=(2, 2), ax=axes())
     np.testing.assert_allclose(images.image_.get_array()[:2, :2], expected[0].reshape(2, 2))
+
+
+@pytest.mark.parametrize("shape", [(-1, 2), (3, 2), (0, 4), (1, 2, 2)])
+def test_attributions_that_are_no_images_are_errors(shape, fitted):
+    with pytest.raises(
+        ValueError, match="image_shape must be the height and the width of images of 4 pixels"
+    ):
+        AttributionDisplay.from_estimator(fitted, X[:4], image_shape=shape, ax=axes())
+
+
+@pytest.mark.parametrize("names", [["a"], np.empty((0, 3)), ["a"] * 5])
+def test_every_attribution_has_a_name(names, fitted):
+    with pytest.raises(ValueError, match=f"feature_names must be those of 4 inputs, got {len(names)}"):
+        AttributionDisplay.from_estimator(fitted, X[:4], feature_names=names, ax=axes())
 
 
 def test_an_unknown_method_is_an_error(fitted):

@@ -266,6 +266,7 @@ def test_missing_targets(task, arguments, message):
         ),
         ({"n_steps": 0}, r"'n_steps' parameter of MLPRegressor.integrated_gradients must be an int .* Got 0"),
         ({"n_steps": 2.5}, "Got 2.5"),
+        ({"n_steps": 2**31}, r"in the range \[1, 1000\]. Got 2147483648"),
     ],
 )
 def test_invalid_baselines(arguments, message):

@@ -28,6 +28,23 @@ TWO = np.column_stack([y == 0, y == 1]).astype(int)
 NET = MLPClassifier((4,), max_iter=2, random_state=0)
 FOLDS = KFold(3, shuffle=True, random_state=0)
 
+FUNCTIONS = sknet.model_selection.cross_validate, sknet.model_selection.cross_val_predict
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_wrong_arguments_are_named(function):
+    for none in ([], (), iter([])):
+        with pytest.raises(ValueError, match="cv yields no folds"):
+            function(NET, X, y, cv=none)
+    for other in (len, sknet.nn.ReLU(), MLPClassifier):
+        with pytest.raises((TypeError, ValueError), match="estimator"):
+            function(other, X, y, cv=2)
+    folds = [(np.arange(0, 150, 2), np.arange(1, 150, 2)), (np.arange(1, 150, 2), np.arange(0, 150, 2))]
+    found, expected = (function(NET, X, y, cv=cv) for cv in (iter(folds), folds))
+    key = "test_score" if isinstance(found, dict) else slice(None)
+    np.testing.assert_array_equal(found[key], expected[key])
+
+
 VALIDATED = {
     "network": (NET, y, {}),
     "Pipeline": (make_pipeline(StandardScaler(), NET), y, {"return_train_score": True}),
