@@ -5,6 +5,7 @@ sums of weights, and its gradient sums over the rows of each bin.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,23 @@ Blocks = tuple[tuple[int, int], ...]
 AT_ONCE = 2**16  # elements that are computed together on the host
 
 
-def decoded(codes: Any, blocks: Blocks, xp: Any = np) -> Any:
-    """Return the rows that codes stand for, of shape (n_rows, n_columns)."""
+@lru_cache(maxsize=32)
+def _columns(blocks: Blocks, dtype: str) -> tuple[Any, ...]:
+    """Return the widths of blocks, and of each column its block, its place there and its step."""
     counts, is_steps = (np.array(each, np.int64) for each in zip(*blocks, strict=True))
     owner = np.repeat(np.arange(len(counts)), counts)
-    place = (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(codes.dtype)
-    half, bins = xp.asarray((0.5 * is_steps[owner]).astype(codes.dtype)), codes[:, ::2]
+    place = (np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(dtype)
+    return counts, owner, place, (0.5 * is_steps[owner]).astype(dtype)
+
+
+def decoded(codes: Any, blocks: Blocks, xp: Any = np) -> Any:
+    """Return the rows that codes stand for, of shape (n_rows, n_columns)."""
+    counts, *columns = _columns(blocks, codes.dtype.name)
+    owner, place, half = (xp.asarray(each) for each in columns)
+    bins = codes[:, ::2]
     known = isinstance(bins, np.ndarray)  # a device would be waited for
     if known and not ((bins >= 0) & (bins < counts) & (bins == np.floor(bins))).all():
         raise IndexError(f"bins of encoded rows must be integers from 0 to {(counts - 1).tolist()}")
-    owner, place = xp.asarray(owner), xp.asarray(place)
 
     def rows(part: Any) -> Any:
         bins = part[:, ::2][:, owner]

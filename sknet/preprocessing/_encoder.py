@@ -31,12 +31,12 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     Dates become seconds, with sine and cosine of the time of day, week, month and year, all of the local time
     of the time zone that the column has in `fit`; dates in another one are converted to it. A missing number
     becomes the median and sets a flag; a missing category is a separate level. Constant columns are
-    dropped. Texts that are numbers ("1,234", "$5", "12 %"), dates or booleans ("yes", "no") are read as such;
-    long texts, most of them different, become 32 numbers, which are singular vectors of the weighted
-    frequencies of their words (or characters, in scripts without spaces) [2]_. Other texts that are different
-    in every row, and integers that are and whose name says so, are ids and dropped. Levels that `fit` has not
-    seen are encoded as zeros, or as the mean of all targets, and never
-    raise an error; neither do missing values in a column that had none in `fit`.
+    dropped. Texts that are numbers ("1,234", "$5", "12 %", "7 kg"), durations ("1h 30m"), dates or booleans
+    ("yes", "no") are read as such; long texts, most of them different, become 32 numbers, which are singular
+    vectors of the weighted frequencies of their words (or characters, in scripts without spaces) [2]_. Other
+    texts that are different in every row, and integers that are and whose name says so, are ids and dropped.
+    Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never raise an
+    error; neither do missing values in a column that had none in `fit`.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     columns : dict of str or int to str, default=None
         Kinds of columns, by name or index, where they are not to be found from dtypes and texts: "number",
         "date", "category", "text", "boolean", "id" or "drop" (both are left out). "number:," has a decimal
-        comma, "number:." a point; "date:dmy", "date:mdy" and "date:ymd" have that order, "date:time" is a
+        comma, "number:." a point, either also a unit, as "number:. kg", and "number:duration" becomes
+        seconds; "date:dmy", "date:mdy" and "date:ymd" have that order, "date:time" is a
         time of day, and "date:s", "date:ms", "date:us" and "date:ns" count from 1970.
     piecewise : {"both", "tree", "quantile"} or None, default="both"
         Edges of the bins: thresholds of a tree that predicts y from the column alone, or quantiles; "both"

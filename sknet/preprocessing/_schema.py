@@ -35,15 +35,18 @@ from sknet.preprocessing._columns import (
 )
 from sknet.preprocessing._texts import (
     BOOLEAN,
+    FEW,
     FIRST_SECOND,
     FORMS,
     LAST_SECOND,
+    LONGEST,
     UNITS,
     Found,
     boolean_of,
     read_column,
     recognised,
     unread,
+    without_unit,
 )
 from sknet.preprocessing._words import Words, fit_words, is_free_text
 
@@ -87,6 +90,7 @@ DROPS = ("id", "drop")
 NOTES = {
     ".": "numbers in texts",
     ",": "numbers in texts, with a decimal comma",
+    "duration": "durations in texts, in seconds",
     "ymd": "dates in texts, year-month-day",
     "dmy": "dates in texts, day/month/year",
     "mdy": "dates in texts, month/day/year",
@@ -117,7 +121,7 @@ class Feature:
     words: Words | None = None
     _stored_fields = {
         "kind": Literal["number", "category", "date", "text", "dropped"],
-        "form": [StrOptions({form for forms in FORMS.values() for form in forms} | {*DROPS}), None],
+        "form": [str, None],
         "levels": Each(tuple, LEVEL),
         "periods": Each(tuple, StrOptions({*PERIODS})),
     }
@@ -127,7 +131,7 @@ class Feature:
             raise ValueError(
                 f"{self.label} is a {self.kind} with {len(self.levels)} levels, some of them equal"
             )
-        if self.form is not None and self.form not in FORMS.get(self.kind, DROPS):
+        if self.form is not None and without_unit(self.form) not in FORMS.get(self.kind, DROPS):
             raise ValueError(f"{self.label} is a {self.kind} that is read as {self.form!r}")
         if (self.kind == TEXT) != (self.words is not None):
             raise ValueError(f"{self.label} is a {self.kind}, and words belong to texts")
@@ -153,7 +157,10 @@ class Feature:
     @property
     def note(self) -> str:
         """Description of a column that is not used as it comes."""
-        return "" if self.form is None else NOTES[self.form]
+        if self.form is None:
+            return ""
+        plain = without_unit(self.form)
+        return NOTES[plain] + (f", in {self.form[len(plain) + 1 :]}" if plain != self.form else "")
 
 
 @dataclass(frozen=True)
@@ -400,6 +407,8 @@ ASKED = (
 )
 # Names of columns whose values, all different, only tell rows apart.
 ID = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index|idx)$|[a-z](?:Id|ID)$|^Unnamed: 0$")
+# Texts with separators between digits that are no numbers, such as addresses of networks.
+ADDRESS = re.compile("(?:[0-9a-fA-F]{1,12}[.:]){2,}[0-9a-fA-F]{1,12}")
 MANY = 50
 
 
@@ -410,7 +419,7 @@ def _asked(asked: Any, n_features: int, names: Any) -> dict[int, str]:
     if not isinstance(asked, Mapping):
         raise ValueError(f"columns must be a dict of names or indices to kinds, got {shown(asked)}")
     for kind in asked.values():
-        if kind not in ASKED:
+        if not isinstance(kind, str) or without_unit(kind, "number:") not in ASKED:
             hint = suggestion(kind, ASKED) if isinstance(kind, str) else "."
             raise ValueError(f"columns has the kind {shown(kind)}: expected one of {', '.join(ASKED)}{hint}")
     return {_position(column, n_features, names, "columns"): kind for column, kind in asked.items()}
@@ -497,7 +506,10 @@ def _texts(column: Column, name: str) -> Feature | None:
         words = None if form is None else fit_words(levels, form)
         if words is not None:
             return Feature(column.label, name, TEXT, form=form, words=words)
-        return Feature(column.label, name, DROPPED, form="id") if len(levels) == n_known else None
+        if len(levels) < n_known:
+            return None
+        _warn_of_dropped(column.label, name, levels)
+        return Feature(column.label, name, DROPPED, form="id")
     if found.guess:
         _warn_of_guess(column.label, name, found.guess, f"{found.kind}:{found.form}")
     if found.kind == CATEGORY:
@@ -530,12 +542,25 @@ def _integers(column: Column, name: str) -> Feature | None:
 
 def _warn_of_guess(label: str, name: str, guess: str, kind: str, other: str = "") -> None:
     form = kind.partition(":")[2]
-    others = {"mdy": "date:dmy", ".": "number:,", ",": "number:."}
+    others = {"mdy": "date:dmy", "dmy": "date:ymd", "ymd": "date:dmy"}
+    others |= {form: f"number:{'.,'[form[0] == '.']}{form[1:]}"} if form[:1] in (".", ",") else {}
     warn_caller(
         f"{label}: {guess}. If that is right, say columns={{{name!r}: {kind!r}}}, else "
         f"{{{name!r}: {other or others[form]!r}}}",
         UserWarning,
     )
+
+
+def _warn_of_dropped(label: str, name: str, levels: Sequence[str]) -> None:
+    """Warn if texts that are dropped look like numbers or dates of a form that is not known."""
+    some = levels[:: -(-len(levels) // FEW)]
+    if all(re.search("[0-9][.,:][0-9]", x[:LONGEST]) and not ADDRESS.fullmatch(x[:LONGEST]) for x in some):
+        warn_caller(
+            f"{label}: texts such as {some[0]!r:.80} are different in every row, and dropped as ids. If they "
+            "are numbers or dates, this form of them is not known: convert them before the fit. If they are "
+            f"ids, say columns={{{name!r}: 'id'}}",
+            UserWarning,
+        )
 
 
 def _uncategorical(column: Column) -> str:

@@ -9,16 +9,22 @@ import numpy as np
 from sknet.preprocessing._columns import DATE, DATE_UNIT, is_missing, local_dates, local_time
 
 # Texts that say that there is no value, in lower case.
-GONE = ("", "?", "-", "--", ".", "#n/a", "n/a", "na", "nan", "nat", "nil", "none", "null", "missing")
+GONE = (
+    *("", "?", "-", "--", "---", ".", "..", "...", "\u2013", "\u2014", "\u2026", "*", "\\n", "(null)"),
+    *("[null]", "<na>", "#n/a", "#div/0!", "#null!", "#num!", "#ref!", "#value!", "k.a.", "missing", "n.a"),
+    *("n.a.", "n.d.", "n/a", "n/d", "na", "nan", "-nan", "nat", "nil", "none", "not available", "null"),
+    *("tbd", "undefined"),
+)
 BOOLEANS = {
-    **dict.fromkeys(("yes", "true", "y", "t", "on"), True),
-    **dict.fromkeys(("no", "false", "n", "f", "off"), False),
+    **dict.fromkeys(("yes", "true", "y", "t", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "n", "f", "off", "0"), False),
 }
 BOOLEAN = "boolean"
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
-# How texts are read: the decimal sign of numbers, the order of dates, or the unit of seconds since 1970.
+# How texts are read: the decimal sign of numbers, behind which a blank and a unit may stand, the order of
+# dates, or the unit of seconds since 1970.
 FORMS = {
-    "number": (".", ","),
+    "number": (".", ",", "duration"),
     "date": ("ymd", "dmy", "mdy", "time", *UNITS),
     "category": (BOOLEAN,),
     "text": ("words", "characters"),
@@ -29,42 +35,85 @@ LONGEST = 64
 # All texts of one shape are read at once: shapes have 0 for each digit, and plain blanks, signs and quotes.
 SHAPE = str.maketrans("123456789\u00a0\u2007\u2009\u202f\u2212\u2019", "000000000    -'")
 
-CURRENCY = r"(?:[A-Z]{1,2}\$|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|[$€£¥₹₽₩₺₫฿])"
+CODES = (
+    "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NGN|"
+    "NOK|NZD|PEN|PHP|PKR|PLN|RMB|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
+)
+CURRENCY = (
+    rf"(?:[A-Z]{{1,2}}\$|{CODES}|[$€£¥₹₽₩₺₫฿₪₴₦₱]|(?:S?Fr|Rs|[Kk]r|\u0440\u0443\u0431)\.?|"
+    r"z\u0142|K\u010d|Ft|lei)"
+)
 NUMBER = (
-    r"(?P<minus>-|\(|\+)?\s?{c}?\s?(?P<second>-)?(?P<body>(?=[{point}]?0)"
-    r"(?:0{{1,3}}(?:[{thousands}' ]0{{2,3}})*[{thousands}' ]000|0+)?(?:[{point}]0*)?(?:[eE][+-]?0{{1,3}})?)"
-    r"\s?(?:%|{c})?\)?"
+    r"(?P<minus>-|\(|\+)?\s?{c}?\s?(?P<second>-|\()?(?P<body>(?=[{point}]?0)"
+    r"(?:0{{1,3}}(?:[{thousands}' ]0{{2,3}})*[{thousands}' ]000|0+)?(?:[{point}]0*)?"
+    r"(?P<exponent>[eE][+-]?0{{1,3}})?)(?:\s?(?P<times>[kKMB]|[mb]n))?"
+    r"\s?(?:%|\u2030|{c})?\)?(?P<third>-)?"
 )
 NUMBERS = {
     ".": NUMBER.format(c=CURRENCY, thousands=",", point="."),
     ",": NUMBER.format(c=CURRENCY, thousands=".", point=","),
 }
+TIMES = {None: "", "k": "e3", "K": "e3", "M": "e6", "mn": "e6", "B": "e9", "bn": "e9"}
+LONGEST_UNIT = 12
 # Characters of a number that are left out, or replaced.
 DIGITS = {
     ".": {ord(x): None for x in ",' \u00a0\u2007\u2009\u202f\u2019"},
     ",": {**{ord(x): None for x in ".' \u00a0\u2007\u2009\u202f\u2019"}, ord(","): "."},
 }
 
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
-    *("november", "december"),
+AMOUNT = r"[0-9]{1,9}(?:[.,][0-9]{1,9})?"
+DURATIONS = (
+    r"(?P<minus>-)?(?:(?P<d>[0-9]{1,6})(?: ?d(?:ays?)?,? ?|[. ]))?(?P<h>[0-9]{1,6}):(?P<m>[0-5][0-9])"
+    r"(?::(?P<s>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
+    r"(?P<minus>-)?(?P<m>[0-9]{1,6}):(?P<s>[0-5][0-9][.,][0-9]{1,9})",
+    rf"(?P<minus>-)?(?:(?P<d>{AMOUNT}) ?d(?:ays?)?,? ?)?(?:(?P<h>{AMOUNT}) ?h(?:ours?|rs?)?,? ?)?"
+    rf"(?:(?P<m>{AMOUNT}) ?m(?:in(?:ute)?s?)?,? ?)?(?:(?P<s>{AMOUNT}) ?s(?:ec(?:ond)?s?)?)?",
+    rf"(?P<minus>-)?P(?:(?P<d>{AMOUNT})D)?(?:T(?:(?P<h>{AMOUNT})H)?(?:(?P<m>{AMOUNT})M)?(?:(?P<s>{AMOUNT})S)?)?",
 )
-WEEKDAY = r"(?:[A-Za-z]{3,9}\.?,? )?"
-MONTH, ORDINAL = r"(?P<name>[A-Za-z]{3,9})\.?,?", r"(?:st|nd|rd|th)?"
+SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+# The names of months in English, German, French, Spanish, Italian, Portuguese and Dutch.
+MONTHS = (
+    ("january", "januari", "janvier", "enero", "gennaio", "janeiro"),
+    ("february", "februari", "février", "febrero", "febbraio", "fevereiro"),
+    ("march", "märz", "maerz", "mars", "marzo", "março", "maart", "mrt"),
+    ("april", "avril", "abril", "aprile"),
+    ("may", "mai", "mayo", "maggio", "maio", "mei"),
+    ("june", "juni", "juin", "junio", "giugno", "junho"),
+    ("july", "juli", "juillet", "julio", "luglio", "julho"),
+    ("august", "août", "agosto", "augustus"),
+    ("september", "septembre", "septiembre", "settembre", "setembro"),
+    ("october", "oktober", "octobre", "octubre", "ottobre", "outubro"),
+    ("november", "novembre", "noviembre", "novembro"),
+    ("december", "dezember", "décembre", "diciembre", "dicembre", "dezembro"),
+)
+LETTERS = r"[^\W\d_]"
+WEEKDAY = rf"(?:{LETTERS}{{2,10}}\.?,? )?"
+MONTH, ORDINAL = rf"(?P<name>{LETTERS}{{3,10}})\.?,?", r"(?:st|nd|rd|th|er|\.)?"
 ISO = (
     r"(?P<y>0000)([-/.])(?P<m>0{1,2})\2(?P<d>0{1,2})",
     r"(?P<y>0000)(?P<m>00)(?P<d>00)",
     r"(?P<y>0000)-(?P<m>00)",
+    rf"(?P<y>0000)[-/ ]{MONTH}[-/ ](?P<d>0{{1,2}})",
 )
 CLOCK = r"(?P<H>0{1,2}):(?P<M>00)(?::(?P<S>00)(?:[.,](?P<f>0{1,9}))?)?(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
-OFFSET = r"(?P<offset> ?(?:[Zz]|UTC|GMT|(?P<sign>[+-])(?P<oh>00):?(?P<om>00)?))?"
+# Names of offsets, in hours; others have too many meanings.
+ZONES = {
+    **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7},
+    **{"WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2, "EET": 2, "EEST": 3},
+    **{"MSK": 3, "JST": 9, "KST": 9, "AEST": 10, "AEDT": 11},
+}
+OFFSET = (
+    rf"(?P<offset> ?(?:[Zz]|UTC|GMT|(?P<zone>{'|'.join(ZONES)})|(?P<sign>[+-])(?P<oh>00):?(?P<om>00)?)"
+    r"(?:\[[A-Za-z_/]+\])?)?"
+)
 DATES = {
-    "ymd": ISO,
+    "ymd": (*ISO, "(?P<y>00)-(?P<m>00)-(?P<d>00)"),
     "dmy": (
         r"(?P<d>0{1,2})([-/. ])(?P<m>0{1,2})\2(?P<y>0000)",
         r"(?P<d>00)([-.])(?P<m>00)\2(?P<y>00)",
         r"(?P<d>0{1,2})/(?P<m>0{1,2})/(?P<y>00)",
-        WEEKDAY + rf"(?P<d>0{{1,2}}){ORDINAL}[-/. ]?{MONTH}[-/. ]?(?P<y>0000|00)",
+        WEEKDAY + rf"(?P<d>0{{1,2}}){ORDINAL}[-/. ]?(?:de )?{MONTH}(?: de |[-/. ])?(?P<y>0000|00)",
     ),
     "mdy": (
         r"(?P<m>0{1,2})([-/. ])(?P<d>0{1,2})\2(?P<y>0000)",
@@ -73,6 +122,18 @@ DATES = {
         WEEKDAY + rf"{MONTH} (?P<d>0{{1,2}}){ORDINAL},? (?P<y>0000)",
     ),
 }
+# Months and quarters, which are read as their first days.
+MONTHLY = (
+    rf"{MONTH}[-/. ]?(?P<y>0000)",
+    rf"{MONTH}[-'](?P<y>00)",
+    "(?P<m>0{1,2})[-/](?P<y>0000)",
+    "(?P<y>0000)[-/ ]?Q(?P<q>0)",
+    "Q(?P<q>0)[-/ ]?(?P<y>0000)",
+)
+WHOLE = (
+    rf"{WEEKDAY}{MONTH} {{1,2}}(?P<d>0{{1,2}}) {CLOCK}{OFFSET} (?P<y>0000)",
+    rf"(?P<y>0000)(?P<m>00)(?P<d>00)T?(?P<H>00)(?P<M>00)(?P<S>00){OFFSET}",
+)
 CENTURY = 69  # years of two digits below it are of this century
 
 
@@ -81,8 +142,13 @@ def shapes_of(levels: Any) -> Any:
     found: dict[str, list[int]] = {}
     for i, level in enumerate(levels):
         if isinstance(level, str) and len(level) <= LONGEST:
-            found.setdefault(level.strip().translate(SHAPE), []).append(i)
+            found.setdefault(bare(level).translate(SHAPE), []).append(i)
     return found
+
+
+def bare(text: str) -> str:
+    """Return a text without blanks and quotes around it."""
+    return text.strip(' \t\r\n\u00a0"')
 
 
 def is_gone(level: Any) -> bool:
@@ -104,17 +170,35 @@ def spellings() -> dict[str, bool | None]:
     return {change(text): value for text, value in known.items() for change in (str, str.title, str.upper)}
 
 
+def seconds_of_text(text: Any) -> float:
+    """Return the seconds of a duration, such as "1h 30m" or "36:05:00"; NaN if the text is none."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        return np.nan
+    for pattern in DURATIONS:
+        match = re.fullmatch(pattern, text)
+        given = {} if match is None else {x: match.groupdict().get(x) for x in SECONDS}
+        parts = [SECONDS[x] * float(y.replace(",", ".")) for x, y in given.items() if y is not None]
+        if match is not None and parts:
+            return -sum(parts) if match["minus"] else sum(parts)
+    return np.nan
+
+
 def numbers_of_texts(levels: Any, form: str) -> Any:
-    """Return texts as numbers with a decimal point or comma, NaN where they are none."""
+    """Return texts as numbers of a form, durations in seconds among them, NaN where they are none."""
     found = np.full(len(levels), np.nan)
-    for shape, rows in shapes_of(levels).items():
-        match = re.fullmatch(NUMBERS[form], shape)
-        if match is None:
+    point, _, unit = form.partition(" ")
+    texts = [bare(x).removesuffix(unit).rstrip() if isinstance(x, str) else x for x in levels]
+    for shape, rows in {}.items() if form == "duration" else shapes_of(texts).items():
+        match = re.fullmatch(NUMBERS[point], shape)
+        if match is None or (match["exponent"] and match["times"]):
             continue
         start, stop = match.span("body")
-        sign = -1.0 if match["minus"] in ("-", "(") or match["second"] else 1.0
+        sign = -1.0 if match["minus"] in ("-", "(") or match["second"] or match["third"] else 1.0
         for row in rows:
-            found[row] = sign * float(levels[row].strip()[start:stop].translate(DIGITS[form]))
+            digits = bare(texts[row])[start:stop].translate(DIGITS[point])
+            found[row] = sign * float(digits + TIMES[match["times"]])
+    for row, text in enumerate(texts if form == "duration" else []):
+        found[row] = seconds_of_text(text)
     for row, level in enumerate(levels):
         if isinstance(level, (int, float, np.integer, np.floating)) and not isinstance(level, bool):
             found[row] = float(level)
@@ -126,9 +210,9 @@ def dates_of_texts(levels: Any, form: str, zone: Any, label: str) -> Any:
     found = np.full(len(levels), "NaT", DATE_UNIT)
     for shape, rows in shapes_of(levels).items():
         match = date_match(shape, form)
-        if match is None or (match["offset"] and zone is None):
+        if match is None or (match.groupdict().get("offset") and zone is None):
             continue
-        texts = np.array([levels[row].strip() for row in rows], f"U{len(shape)}")
+        texts = np.array([bare(levels[row]) for row in rows], f"U{len(shape)}")
         codes = texts.view(np.uint32).reshape(len(rows), len(shape)).astype(np.int64)
         found[rows] = moments(match, codes - ord("0"))
     for row, level in enumerate(levels):
@@ -141,47 +225,49 @@ def date_match(shape: str, form: str) -> Any:
     """Return the match of a shape with a pattern of dates; the ISO order counts in any."""
     if form == "time":
         return re.fullmatch(CLOCK + OFFSET, shape)
-    for pattern in dict.fromkeys((*DATES[form], *ISO)):
-        match = re.fullmatch(pattern + "(?:(?:[ T]|, )" + CLOCK + ")?" + OFFSET, shape)
+    for pattern in dict.fromkeys((*DATES[form], *ISO, *MONTHLY)):
+        match = re.fullmatch(pattern + "(?:(?:[ T:]|, )" + CLOCK + ")?" + OFFSET, shape)
         if match is not None:
-            name = match.groupdict().get("name")
-            return match if name is None or month_of(name) else None
-    return None
+            break
+    else:
+        match = next((found for x in WHOLE if (found := re.fullmatch(x, shape)) is not None), None)
+    name = None if match is None else match.groupdict().get("name")
+    return match if name is None or month_of(name) else None
 
 
 def month_of(name: str) -> int:
-    """Return the number of a month by its English name or the beginning of it, 0 if it is none."""
-    name = "sep" if name.lower() == "sept" else name.lower()
-    return next((i for i, month in enumerate(MONTHS, 1) if month.startswith(name)), 0)
+    """Return the number of a month by its name or the beginning of it, 0 if it is none."""
+    return next((i for i, names in enumerate(MONTHS, 1) if any(x.startswith(name.lower()) for x in names)), 0)
 
 
 def moments(match: Any, digits: Any) -> Any:
     """Return timestamps from the digits of texts of one shape, NaT where there is no such date."""
-    spans = match.re.groupindex
+    given = match.groupdict().get
 
     def field(name: str, default: int) -> Any:
-        if name not in spans or match[name] is None:
+        if given(name) is None:
             return np.full(len(digits), default)
         start, stop = match.span(name)
         return digits[:, start:stop] @ 10 ** np.arange(stop - start)[::-1]
 
-    year, month, day = field("y", 1970), field("m", 1), field("d", 1)
-    if "y" in spans and len(match["y"]) == 2:
+    year, day = field("y", 1970), field("d", 1)
+    month = field("m", 1) if given("q") is None else 3 * field("q", 1) - 2
+    if len(given("y") or "") == 2:
         year = year + np.where(year < CENTURY, 2000, 1900)
-    if "name" in spans:
+    if given("name"):
         month = np.full(len(digits), month_of(match["name"]))
     hour, minute, second = field("H", 0), field("M", 0), field("S", 0)
     is_real = (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
-    if match["half"]:
+    if given("half"):
         is_real &= (hour >= 1) & (hour <= 12)
         hour = hour % 12 + (12 if match["half"] in "pP" else 0)
     away = 60 * field("oh", 0) + field("om", 0)
-    away = away if match["sign"] == "+" else -away
+    away = 60 * ZONES[given("zone")] if given("zone") else away if given("sign") == "+" else -away
     begin = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = begin.astype("datetime64[D]")
     is_real &= day <= ((begin + 1).astype("datetime64[D]") - first).astype(np.int64)
     fraction = field("f", 0)
-    if match["f"] is not None:
+    if given("f") is not None:
         fraction = fraction * 10**9 // 10 ** len(match["f"]) // 1000
     passed = (((day - 1) * 24 + hour) * 60 + minute - away) * 60 + second
     whole = first.astype(DATE_UNIT) + (passed * 10**6 + fraction).astype("timedelta64[us]")
@@ -231,6 +317,13 @@ def unread(label: str, kind: str, strange: Any) -> str:
     )
 
 
+def without_unit(form: str, kind: str = "") -> str:
+    """Return a form of numbers without its unit, others as they are; `kind` is what stands before it."""
+    plain, _, unit = form.partition(" ")
+    is_short = 0 < len(unit) <= LONGEST_UNIT and not any(x in "0123456789" for x in unit)
+    return plain if plain in (f"{kind}.", f"{kind},") and is_short else form
+
+
 # -- what a fit learns --------------------------------------------------------------------------
 
 # Levels that are looked at first, those that decide, and the share of them that must be of a kind.
@@ -262,7 +355,8 @@ def recognised(levels: Sequence[Any], kinds: Sequence[str] = ("boolean", "date",
 
 
 def _recognised(levels: Sequence[str], kinds: Sequence[str], has_gaps: bool) -> Found | None:
-    if "boolean" in kinds and {type(boolean_of(level)) for level in levels} == {bool}:
+    is_boolean = {type(boolean_of(level)) for level in levels} == {bool}
+    if "boolean" in kinds and is_boolean and not all(bare(level) in ("0", "1") for level in levels):
         return Found("category", BOOLEAN)
     return (_dates(levels) if "date" in kinds else None) or (
         _numbers(levels, has_gaps) if "number" in kinds else None
@@ -279,8 +373,10 @@ def _dates(levels: Sequence[str]) -> Found | None:
     if not found:
         return None
     form = max(found, key=lambda each: found[each])
+    if found.get("ymd") == found.get("dmy") and (guess := _which_year(levels)):
+        return guess
     matches = [(shape, date_match(shape, form)) for shape in shapes_of(levels)]
-    zone = "UTC" if any(match is not None and match["offset"] for _, match in matches) else None
+    zone = "UTC" if any(m is not None and m.groupdict().get("offset") for _, m in matches) else None
     if form == "dmy" and found.get("mdy") == found["dmy"]:
         plain = [shape for shape, match in matches if match is not None and "name" not in match.re.groupindex]
         separators = {shape.lstrip("0")[:1] for shape in plain}
@@ -294,19 +390,50 @@ def _dates(levels: Sequence[str]) -> Found | None:
     return Found(DATE, form, zone=zone)
 
 
+def _which_year(levels: Sequence[str]) -> Found | None:
+    """Return the guess where years of two digits may be first or last, None where nothing is to guess."""
+    shapes = shapes_of(levels)
+    if not any(re.match("00-00-00", shape) for shape in shapes):
+        return None
+    first, last = ({bare(level)[part] for level in levels} for part in (slice(0, 2), slice(6, 8)))
+    form, orders = "ymd", ["year-month-day", "day-month-year"]
+    if len(first) > len(last):  # days have more values than years
+        form, orders = "dmy", orders[::-1]
+    said = f"dates such as {levels[0]!r} are read as {orders[0]}, not {orders[1]}"
+    return Found(DATE, form, said, "UTC" if any("+" in shape for shape in shapes) else None)
+
+
 def _numbers(levels: Sequence[str], has_gaps: bool) -> Found | None:
-    least = MOST * len(levels)
-    found = {form: numbers_of_texts(levels, form) for form in FORMS["number"]}
-    counts = {form: int((~np.isnan(numbers)).sum()) for form, numbers in found.items()}
-    form = max(counts, key=lambda each: counts[each])  # the point, if both read as many
+    points, unit = (".", ","), _unit(levels)
+    for forms in (points, *([tuple(f"{x} {unit}" for x in points)] if unit else []), ("duration",)):
+        counts = {form: int((~np.isnan(numbers_of_texts(levels, form))).sum()) for form in forms}
+        form = max(counts, key=lambda each: counts[each])  # the point, if both read as many
+        if counts[form] >= MOST * len(levels):
+            break
+    else:
+        return None
+    if form == "duration":
+        return Found("number", form)
     shapes = list(shapes_of(levels))
-    if counts[form] < least or (not has_gaps and all(set(shape) == {"0"} for shape in shapes)):
+    if not has_gaps and all(set(shape) == {"0"} for shape in shapes):
         return None  # whole numbers as texts are codes
-    if any(re.match("[-+(]?0[0-9]", level.strip()) for level in levels):
+    if any(re.match("[-+(]?0[0-9]", bare(level)) for level in levels):
         return None  # and so are numbers with leading zeros
-    if counts["."] == counts[","] and (guess := _which_comma(levels, shapes)):
+    if len(set(counts.values())) == 1 and (guess := _which_comma(levels, shapes)):
+        guess.form += form[1:]
         return guess
     return Found("number", form)
+
+
+def _unit(levels: Sequence[str]) -> str:
+    """Return what follows the digits of nearly all texts, such as "kg"; nothing if it differs."""
+    counts: dict[str, int] = {}
+    for level in levels:
+        text = bare(level)[: LONGEST + 1]
+        tail = text[1 + max(map(text.rfind, "0123456789")) :].lstrip(" .,\u00a0\u2009\u202f")
+        counts[tail] = counts.get(tail, 0) + 1
+    unit = max(counts, key=lambda each: counts[each])
+    return unit if len(unit) <= LONGEST_UNIT and counts[unit] >= MOST * len(levels) else ""
 
 
 def _which_comma(levels: Sequence[str], shapes: Sequence[str]) -> Found | None:

@@ -42,6 +42,9 @@ FORMATS = {
     "American names": ("%B %d, %Y %H:%M:%S", "month/day/year"),
     "mail": ("%a, %d %b %Y %H:%M:%S", "day/month/year"),
     "log": ("%d-%b-%Y %H:%M:%S", "day/month/year"),
+    "server": ("%d/%b/%Y:%H:%M:%S", "day/month/year"),
+    "digits": ("%Y%m%d%H%M%S", "year-month-day"),
+    "C": ("%a %b %d %H:%M:%S %Y", "year-month-day"),
 }
 
 
@@ -53,6 +56,84 @@ def test_dates(form, order):
     np.testing.assert_array_equal(found, expected)
     assert encoder.get_feature_names_out().tolist() == of_dates.get_feature_names_out().tolist()
     assert encoder.notes == [f"column 'c': dates in texts, {order}"]
+
+
+LANGUAGES = {
+    "German": (
+        "{}. {} {}",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    ),
+    "French": ("{} {} {}", "janv. févr. mars avril mai juin juil. août sept. oct. nov. déc."),
+    "Spanish": (
+        "{} de {} de {}",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    ),
+    "Italian": (
+        "{} {} {}",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    ),
+    "Portuguese": (
+        "{} de {} de {}",
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    ),
+    "Dutch": (
+        "{} {} {}",
+        "januari februari maart april mei juni juli augustus september oktober november december",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pattern", "names"), LANGUAGES.values(), ids=LANGUAGES)
+def test_months_of_other_languages(pattern, names):
+    known = [each.replace(hour=0, minute=0, second=0) for each in moments()]
+    texts = [pattern.format(x.day, names.split()[x.month - 1], x.year) for x in known]
+    found, encoder = encoded(texts)
+    np.testing.assert_array_equal(found, encoded(known)[0])
+    assert encoder.notes == ["column 'c': dates in texts, day/month/year"]
+
+
+MONTHLY = {
+    "names": lambda x: x.strftime("%b %Y"),
+    "spreadsheet": lambda x: x.strftime("%b-%y"),
+    "slash": lambda x: x.strftime("%m/%Y"),
+}
+
+
+@pytest.mark.parametrize("write", MONTHLY.values(), ids=MONTHLY)
+def test_months_are_their_first_days(write):
+    known = [datetime.datetime(x.year, x.month, 1) for x in moments()]
+    np.testing.assert_array_equal(encoded([write(x) for x in known])[0], encoded(known)[0])
+
+
+@pytest.mark.parametrize("pattern", ["{}Q{}", "{0}-Q{1}", "Q{1} {0}", "Q{1}/{0}"])
+def test_quarters_are_their_first_days(pattern):
+    known = [datetime.datetime(x.year, (x.month - 1) // 3 * 3 + 1, 1) for x in moments()]
+    texts = [pattern.format(x.year, (x.month + 2) // 3) for x in known]
+    np.testing.assert_array_equal(encoded(texts)[0], encoded(known)[0])
+
+
+def test_years_of_two_digits_in_front_are_a_guess():
+    known = [each.replace(hour=0, minute=0, second=0) for each in moments()]
+    for form, order, kind in (("%y-%m-%d", "year", "ymd"), ("%d-%m-%y", "day", "dmy")):
+        texts = [each.strftime(form) for each in known]
+        with pytest.warns(UserWarning, match=rf"column 'c': .*read as {order}-month-.*'date:{kind}'"):
+            found, _ = encoded(texts)
+        np.testing.assert_array_equal(found, encoded(known)[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(encoded(texts, columns={"c": f"date:{kind}"})[0], found)
+
+
+@pytest.mark.parametrize("zones", [(("EST", -5), ("EDT", -4)), (("CET", 1), ("CEST", 2))])
+def test_names_of_offsets_become_utc(zones):
+    known = moments()
+    texts = [
+        (each + datetime.timedelta(hours=zones[i % 2][1])).strftime("%Y-%m-%d %H:%M:%S ") + zones[i % 2][0]
+        for i, each in enumerate(known)
+    ]
+    np.testing.assert_array_equal(encoded(texts)[0], encoded(known)[0])
+    bracketed = [f"{each:%Y-%m-%dT%H:%M:%S}+00:00[Europe/London]" for each in known]
+    np.testing.assert_array_equal(encoded(bracketed)[0], encoded(known)[0])
 
 
 def test_dates_of_all_containers_and_missing_spellings():
@@ -124,6 +205,21 @@ WRITTEN = {
     "accounts": (lambda x: f"({-x:,.2f})" if x < 0 else f"{x:,.2f}", "numbers in texts"),
     "exponents": (lambda x: f"{x:.12e}", "numbers in texts"),
     "minus": (lambda x: f"{x:,.2f}".replace("-", "\u2212"), "numbers in texts"),
+    "minus behind": (lambda x: f"{-x:,.2f}-" if x < 0 else f"{x:,.2f}", "numbers in texts"),
+    "dollars of accounts": (lambda x: f"$({-x:,.2f})" if x < 0 else f"${x:,.2f}", "numbers in texts"),
+    "francs": (lambda x: f"Fr. {x:,.2f}".replace(",", "\u2019"), "numbers in texts"),
+    "rupees": (lambda x: f"Rs. {x:,.2f}", "numbers in texts"),
+    "kronor": (lambda x: f"{x:,.2f} kr".translate({ord(","): " ", ord("."): ","}), "a decimal comma"),
+    "zloty": (
+        lambda x: f"{x:,.2f} z\u0142".translate({ord(","): "\u00a0", ord("."): ","}),
+        "a decimal comma",
+    ),
+    "code": (lambda x: f"{x:.2f} SEK", "numbers in texts"),
+    "per mille": (lambda x: f"{x:.2f}\u2030", "numbers in texts"),
+    "quoted": (lambda x: f'"{x:,.2f}"', "numbers in texts"),
+    "unit": (lambda x: f"{x:.2f} kg", "numbers in texts, in kg"),
+    "unit of a quotient": (lambda x: f"{x:.2f}km/h", "numbers in texts, in km/h"),
+    "unit, comma": (lambda x: f"{x:.2f} m\u00b2".replace(".", ","), "a decimal comma, in m\u00b2"),
 }
 
 
@@ -135,10 +231,68 @@ def test_numbers(write, note):
     assert encoder.notes[0].endswith(note)
 
 
+def test_thousands_and_millions():
+    values = np.array([1.2e6, 3.4e3, 56.0, -7.8e9, 9.1e3] * 20)
+    texts = ["1.2M", "3.4k", "56", "-7.8B", "9.1 K"] * 20
+    np.testing.assert_array_equal(encoded(texts)[0], encoded(values)[0])
+    np.testing.assert_array_equal(encoded([f"\u20ac{x}" for x in texts])[0], encoded(values)[0])
+
+
+def test_a_later_row_of_another_unit_is_missing_and_said():
+    encoder = TableEncoder(**PLAIN).fit(pd.DataFrame({"w": ["1.5 kg", "20 kg", None, "3 kg"] * 10}))
+    with pytest.warns(UserWarning, match=r"column 'w': 1 different texts, such as '900 g', are no numbers"):
+        found = encoder.transform(pd.DataFrame({"w": ["900 g", "20 kg", "20"]}))
+    assert found[0].tolist() == encoder.transform(pd.DataFrame({"w": [None]}))[0].tolist()
+    assert found[1].tolist() == found[2].tolist()
+    texts = ["1,234 kg", "5,678 kg"] * 10
+    with pytest.warns(UserWarning, match="say columns={'c': 'number:. kg'}, else {'c': 'number:, kg'}"):
+        encoded(texts)
+    decided = encoded(texts, columns={"c": "number:, kg"})[1]
+    assert decided.read(pd.DataFrame({"c": texts[:2]})).numbers[:, 0].tolist() == [1.234, 5.678]
+
+
+LASTING = {
+    "clock": lambda d: f"{d // 3600}:{d // 60 % 60:02d}:{d % 60:02d}",
+    "days": lambda d: str(datetime.timedelta(seconds=d)),
+    "pandas": lambda d: str(pd.Timedelta(seconds=d)),
+    "letters": lambda d: f"{d // 3600}h {d // 60 % 60}m {d % 60}s",
+    "words": lambda d: f"{d // 60} min {d % 60} sec" if d % 60 else f"{d // 60} minutes",
+    "ISO 8601": lambda d: f"P{d // 86400}DT{d // 3600 % 24}H{d // 60 % 60}M{d % 60}S",
+}
+
+
+@pytest.mark.parametrize("write", LASTING.values(), ids=LASTING)
+def test_durations_are_seconds(write):
+    seconds = np.random.default_rng(0).integers(60, 200_000, N)
+    seconds[::7] -= seconds[::7] % 60
+    texts = [write(int(x)) for x in seconds]
+    expected = encoded(pd.to_timedelta(seconds, unit="s"))[0]
+    found, encoder = encoded(texts)
+    np.testing.assert_array_equal(found, expected)
+    assert encoder.notes == ["column 'c': durations in texts, in seconds"]
+    np.testing.assert_array_equal(encoded(texts, columns={"c": "number:duration"})[0], expected)
+
+
+def test_texts_of_an_unknown_form_are_not_dropped_in_silence():
+    values = np.random.default_rng(0).normal(size=N)
+    X = pd.DataFrame({"c": [f"~{x:.9f}" for x in values], "x": values})
+    with pytest.warns(
+        UserWarning, match=r"column 'c': texts such as '~.*dropped as ids.*columns={'c': 'id'}"
+    ):
+        TableEncoder().fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder(columns={"c": "id"}).fit(X)
+        TableEncoder().fit(X.assign(c=[f"10.0.{i}.{i % 7}" for i in range(N)]))
+
+
 def test_booleans():
     rng = np.random.default_rng(0)
     known = rng.random(N) < 0.4
-    texts = [str(rng.choice(["yes", "Yes", "TRUE", "y"] if each else ["no", "NO", "f"])) for each in known]
+    texts = [
+        str(rng.choice(["yes", "Yes", "TRUE", "y", "1"] if each else ["no", "NO", "f", "0"]))
+        for each in known
+    ]
     found, encoder = encoded(texts)
     np.testing.assert_array_equal(found, encoded(known)[0])
     assert encoder.notes == ["column 'c': yes or no in texts"]
@@ -153,6 +307,13 @@ def test_booleans():
         ["007", "012", "NA"],  # leading zeros are those of codes
         ["1", "2", "10"],  # so are whole numbers that somebody made texts
         ["1.2.3", "1.2.10"],
+        ["v1.2", "v1.10"],
+        ["0", "1"],
+        ["1/2", "3/4"],
+        ["5 kg", "7 lb"],
+        ["1.2345", "3.2019 x", "q"],
+        ["Room 12", "Room 13"],
+        ["A12", "B7"],
         ["192.168.0.1", "10.0.0.1"],
         ["10-20", "20-30"],
         ["M", "F"],
@@ -267,6 +428,9 @@ def mixed():
             "price": [f"${x:,}" for x in rng.integers(1, 10**6, N)],
             "share": [f"{x:.1f} %".replace(".", ",") for x in rng.random(N) * 100],
             "paid": rng.choice(["yes", "No"], N),
+            "weight": [f"{x:.1f} kg" for x in rng.random(N) * 100],
+            "took": [f"{x}h {x % 7}m" for x in rng.integers(0, 100, N)],
+            "month": [each.strftime("%b %Y") for each in known],
             "user_id": rng.permutation(N),
             "city": rng.choice(["a", "b", "c"], N),
         }
