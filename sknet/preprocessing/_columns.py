@@ -22,6 +22,7 @@ NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "d
 HUGE = 1e150
 DATE_UNIT = "datetime64[us]"
 DATES = (date, np.datetime64)
+LASTING = (datetime.timedelta, np.timedelta64, datetime.time)
 
 
 class Column(ABC):
@@ -85,8 +86,7 @@ class ArrayColumn(Column):
     def kind(self) -> str:
         kind = self.values.dtype.kind
         if kind == "O":
-            values = self.values.tolist()
-            return NUMBER if all(map(is_number, values)) else _kind_of_objects(values)
+            return _kind_of_objects(self.values.tolist())
         return _kind_of(kind, self.label)
 
     def array(self) -> np.ndarray:
@@ -112,6 +112,9 @@ class SparseColumn(ArrayColumn):
 class PandasColumn(Column):
     """A series of pandas, or of a compatible library."""
 
+    def __init__(self, label: str, values: Any) -> None:
+        super().__init__(label, values.dt.to_timestamp() if "period[" in str(values.dtype) else values)
+
     @property
     def holds_objects(self) -> bool:
         return str(self.values.dtype).startswith(("object", "str", "large_string"))
@@ -120,7 +123,8 @@ class PandasColumn(Column):
     def kind(self) -> str:
         dtype = self.values.dtype
         if dtype == np.dtype(object):
-            return _kind_of_objects(self.values.tolist())
+            values = self.values.tolist()  # whole numbers without gaps may be codes
+            return CATEGORY if all(type(value) is int for value in values) else _kind_of_objects(values)
         return CATEGORY if str(dtype) == "category" else _kind_of(dtype.kind, self.label)
 
     def array(self) -> np.ndarray:
@@ -202,13 +206,14 @@ def _kind_of(kind: str, label: str) -> str:
 
 
 def _kind_of_objects(values: list[Any]) -> str:
-    """Return the kind of column of objects that are not all numbers: dates, if they are nothing else."""
-    known = (value for value in values if not is_missing(value))
-    return (
-        DATE
-        if isinstance(next(known, None), DATES) and all(isinstance(x, DATES) for x in known)
-        else CATEGORY
-    )
+    """Return the kind of column of objects: dates, or numbers and durations, if they are nothing else."""
+    if all(map(is_number, values)):
+        return NUMBER
+    known = [value for value in values if not is_missing(value)]
+    for kind, types in ((DATE, DATES), (NUMBER, LASTING)):
+        if all(isinstance(value, types) for value in known):
+            return kind
+    return CATEGORY
 
 
 def not_a_level(label: str, value: Any, row: int) -> TypeError:
@@ -382,6 +387,15 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Number) or is_missing(value)
 
 
+def lasting(value: Any) -> Any:
+    """Return a duration, or a time of day, in seconds; others as they are."""
+    if isinstance(value, np.timedelta64):
+        return value.astype("timedelta64[us]").astype(np.int64) / 1e6
+    if isinstance(value, datetime.time):
+        return 3600 * value.hour + 60 * value.minute + value.second + value.microsecond / 1e6
+    return value.total_seconds() if hasattr(value, "total_seconds") else value
+
+
 def to_number(value: Any, label: str, row: int) -> float:
     """Return a value as a float, NaN if it is missing."""
     if isinstance(value, np.complexfloating):  # whose conversion only warns
@@ -389,7 +403,7 @@ def to_number(value: Any, label: str, row: int) -> float:
     try:
         if is_missing(value):
             return np.nan
-        return float(value.total_seconds() if hasattr(value, "total_seconds") else value)
+        return float(lasting(value))
     except ValueError:
         raise ValueError(
             f"{label}: could not convert string to float: expected numbers, got {value!r} in row {row}. Name "

@@ -19,6 +19,7 @@ from sknet.preprocessing._columns import (
     TEXT,
     array_of,
     is_missing,
+    lasting,
     local_dates,
     of_another_type,
     phases,
@@ -68,12 +69,7 @@ def numbers_of(values: Any, label: str) -> Any:
     found = np.empty(len(values))
     for row, value in enumerate(values):
         try:
-            if is_missing(value):
-                found[row] = np.nan
-            elif isinstance(value, np.timedelta64):
-                found[row] = value.astype("timedelta64[us]").astype(np.int64) / 1e6
-            else:
-                found[row] = float(value.total_seconds() if hasattr(value, "total_seconds") else value)
+            found[row] = np.nan if is_missing(value) else float(lasting(value))
         except (TypeError, ValueError):
             raise ValueError(f"{label}: expected numbers, got {value!r} in row {row}") from None
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.preprocessing._columns import DATE, DATE_UNIT, is_missing, local_dates, local_time
+from sknet.preprocessing._columns import DATE, DATE_UNIT, is_missing, is_number, local_dates, local_time
 
 # Texts that say that there is no value, in lower case.
 GONE = (
@@ -56,7 +56,7 @@ NUMBERS = {
 TIMES = {None: "", "k": "e3", "K": "e3", "M": "e6", "mn": "e6", "B": "e9", "bn": "e9"}
 LONGEST_UNIT = 12
 # Characters of a number that are left out, or replaced.
-DIGITS = {
+DIGITS: dict[str, dict[int, str | None]] = {
     ".": {ord(x): None for x in ",' \u00a0\u2007\u2009\u202f\u2019"},
     ",": {**{ord(x): None for x in ".' \u00a0\u2007\u2009\u202f\u2019"}, ord(","): "."},
 }
@@ -342,7 +342,10 @@ class Found:
 def recognised(levels: Sequence[Any], kinds: Sequence[str] = ("boolean", "date", "number")) -> Found | None:
     """Return what all texts of a column are, or nearly all, if they are anything but texts."""
     known = [level for level in levels if not is_gone(level)]
-    if not known or not all(isinstance(level, str) for level in known[:FEW]):
+    texts = [level for level in known if isinstance(level, str)]
+    if 0 < len(texts) < len(known) and all(isinstance(level, str) or is_number(level) for level in known):
+        kinds, known, levels = ("number",) if "number" in kinds else (), texts, (None, *texts)
+    if not texts or not all(isinstance(level, str) for level in known[:FEW]):
         return None
     step = -(-len(known) // MANY)
     for some in (known[:FEW], known[::step]) if len(known) > FEW else (known,):

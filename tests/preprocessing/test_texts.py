@@ -1,6 +1,7 @@
 """Columns of texts, read as what they say: compared with the values that the texts were written from."""
 
 import datetime
+import decimal
 import io
 import warnings
 
@@ -271,6 +272,40 @@ def test_durations_are_seconds(write):
     np.testing.assert_array_equal(found, expected)
     assert encoder.notes == ["column 'c': durations in texts, in seconds"]
     np.testing.assert_array_equal(encoded(texts, columns={"c": "number:duration"})[0], expected)
+
+
+WHOLE = np.random.default_rng(0).integers(0, 86_400, N)
+OBJECTS = {
+    "decimals of a database": [decimal.Decimal(int(x)) / 8 for x in WHOLE],
+    "whole numbers and nulls": [None, *WHOLE[1:].tolist()],
+    "numbers of a transposed frame": WHOLE.astype(float).astype(object),
+    "times of day": [(datetime.datetime.min + datetime.timedelta(seconds=int(x))).time() for x in WHOLE],
+    "durations": [datetime.timedelta(seconds=int(x)) for x in WHOLE],
+    "numbers, some of them as texts": [f"{x}" if x % 3 else int(x) for x in WHOLE],
+}
+SIZES = {"decimals of a database": WHOLE / 8, "whole numbers and nulls": [np.nan, *WHOLE[1:]]}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_that_are_numbers(name, tmp_path):
+    X = pd.DataFrame({"c": pd.Series(OBJECTS[name], dtype=object)})
+    encoder = TableEncoder(**PLAIN).fit(X)
+    expected = encoded(SIZES.get(name, WHOLE.astype(float)))[0]
+    np.testing.assert_array_equal(encoder.transform(X), expected)
+    assert encoder.notes == (["column 'c': numbers in texts"] if "texts" in name else [])
+    sknet.freeze(encoder).to_python(tmp_path / "it.py")
+    np.testing.assert_array_equal(dense(module_of(tmp_path / "it.py").transform(X)), expected)
+
+
+def test_objects_that_are_not_all_numbers_stay_categories():
+    for values in ([1, "a"], [True, 2], [1.5, "x", None], [datetime.time(3), "3"], [1, 2]):
+        X = pd.DataFrame({"c": pd.Series(values * 20, dtype=object)})
+        assert TableEncoder(**PLAIN).fit(X).plan.categories
+
+
+def test_periods_are_dates():
+    known = pd.DatetimeIndex([datetime.datetime(x.year, x.month, 1) for x in moments()])
+    np.testing.assert_array_equal(encoded(known.to_period("M"))[0], encoded(known)[0])
 
 
 def test_texts_of_an_unknown_form_are_not_dropped_in_silence():
