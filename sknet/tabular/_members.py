@@ -53,7 +53,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 KINDS = tuple(RECIPES)
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
-# Tables with fewer rows have smaller networks, and bins of some rows each (docs/ablation.md).
+# Tables with fewer rows have smaller networks, bins of some rows each, and of two classes one smooth member a
+# fold (docs/ablation.md).
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 ROWS_PER_BIN, LEAST_BINS = 75, 4
@@ -203,7 +204,7 @@ def setting_of(
     decided = {name: value for name, value in given.items() if not _is_auto(value)}
     if MANY_ROWS <= n_rows < MOST_ROWS and "batch_size" not in decided:
         recipe |= {"batch_size": 2 * recipe["batch_size"], "lr": math.sqrt(2) * recipe["lr"]}
-    if n_rows >= MANY_ROWS and kind == "smooth":
+    if kind == "smooth" and (n_rows >= MANY_ROWS or (n_rows < FEW_ROWS and task == "binary")):
         recipe["per_fold"] = 1
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows)

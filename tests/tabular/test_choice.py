@@ -100,3 +100,12 @@ def test_members_of_large_tables(n_rows, batch_size, factor, per_fold):
 def test_a_batch_size_that_is_given_leaves_the_rate():
     found = setting_of("smooth", Members(batch_size=300), "binary", (60_000, 5), "auto")
     assert (found.batch_size, found.lr) == (300, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("task", "n_rows", "per_fold"),
+    [("binary", 999, 1), ("multilabel", 999, 1), ("multiclass", 999, 2), ("binary", 1000, 2)],
+)
+def test_members_of_small_tables(task, n_rows, per_fold):
+    assert setting_of("smooth", "auto", task, (n_rows, 5), "auto").per_fold == per_fold
+    assert setting_of("smooth", "auto", task, (n_rows, 5), 3).per_fold == 3
