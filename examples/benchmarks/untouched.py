@@ -2,13 +2,16 @@
 
     python examples/benchmarks/untouched.py --data DIR [--sets NAME ...] [--seeds 5] [--jobs 2] [--json PATH]
     python examples/benchmarks/untouched.py --data DIR --settings [NAME ...]
+    python examples/benchmarks/untouched.py --data DIR --few [NAME ...]
 
 DIR is as for ``tables.py``; of its sets, the columns of numbers are taken as they are, without the rows in
 which one is missing. 10,000 rows are drawn for training, and up to 10,000 others are scored; of
 scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies and R2, seconds those of a
 processor. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
-as when defaults were chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
+as when defaults were chosen; with ``--few``, their penalties and rates, on few rows of those that are
+trained on otherwise, and others of these to score. It needs pandas and pyarrow: ``python -m pip install
+"scikit-neural[data]"``.
 """
 
 import os
@@ -52,6 +55,15 @@ SMALL = {
     "digits": datasets.load_digits,
     "diabetes": partial(datasets.load_diabetes, scaled=False),
 }
+DRAWN = {  # of rows, with noise
+    "linear": partial(datasets.make_regression, n_features=20, n_informative=8, noise=60.0),
+    "friedman": partial(datasets.make_friedman1, noise=1.0),
+    "clusters": partial(datasets.make_classification, n_informative=6, n_redundant=4, flip_y=0.1),
+    "5 clusters": partial(
+        datasets.make_classification, n_informative=8, n_classes=5, n_clusters_per_class=1, flip_y=0.05
+    ),
+    "moons": partial(datasets.make_moons, noise=0.3),
+}
 LARGE = ("adult", "california_housing", "diamonds", "bike_sharing", "covertype_16pct")
 ROWS = 10_000
 PENALTIES, RATES = (1e-4, 1e-2, 1.0), (1e-3, 1e-2)
@@ -75,8 +87,24 @@ def large(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     return X[complete], y[complete], about["task"] == "regression"
 
 
+HELD_OUT = 2000  # rows that score a fit to few others
+FEW = (
+    *(f"{name}:{rows}" for name in LARGE for rows in (200, 600)),
+    *(f"{name}:200" for name in DRAWN),
+    *("iris:90", "wine:107", "breast_cancer:342", "diabetes:266"),  # three quarters of what is trained on
+)
+
+
 def parts(folder: Path, name: str, seed: int) -> tuple[np.ndarray, ...]:
     """Return X and y to train on, X and y to score, and whether the targets are numbers."""
+    if ":" in name:
+        name, rows = name.split(":")
+        n, is_numeric = int(rows), name in ("linear", "friedman")
+        if name in DRAWN:
+            X, y = DRAWN[name](n + HELD_OUT, random_state=seed)
+        else:
+            X, y, _, _, is_numeric = parts(folder, name, seed)
+        return X[:n], y[:n], X[n : n + HELD_OUT], y[n : n + HELD_OUT], is_numeric
     if name in SMALL:
         X, y = SMALL[name](return_X_y=True)
         is_numeric, n_test = name == "diabetes", len(X) // 5
@@ -157,6 +185,24 @@ def decayed(lr: float, epochs: int, rule: Any = Adam, **parameters: Any) -> Cont
     return lasting(epochs, lambda: rule(WarmUp(Cosine(lr), n_steps=50)), **parameters)
 
 
+def penalized(penalty: float, lr: float) -> Contender:
+    """Return sknet's networks with a rate, and a penalty on the losses of all rows together."""
+
+    def make(is_numeric: bool, seed: int, n_rows: int) -> Any:
+        return ours(alpha=penalty * min(200, n_rows) / n_rows, lr=lr)(is_numeric, seed, n_rows)
+
+    return make
+
+
+PENALIZED: Mapping[str, Contender] = {
+    "defaults": ours(),
+    "penalty 1e-4 on each batch, rate 1e-3": ours(alpha=1e-4, lr=1e-3),
+    **{
+        f"penalty {penalty}, rate {lr:g}": penalized(penalty, lr)
+        for penalty in (1, 3, 10)
+        for lr in (1e-3, 3e-3, 1e-2)
+    },
+}
 OTHERS: Mapping[str, Contender] = {
     "defaults": ours(),
     "rate 3e-3": ours(optimizer=Adam(3e-3)),
@@ -180,7 +226,9 @@ def measure(folder: Path, name: str, seed: int, contender: str) -> tuple[float, 
     """Return the score and the seconds of a fit."""
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
-    model = {**DEFAULTS, **OTHERS}[contender](is_numeric, seed, len(X))  # closures cannot be sent to workers
+    model = {**DEFAULTS, **OTHERS, **PENALIZED}[contender](
+        is_numeric, seed, len(X)
+    )  # closures cannot be sent to workers
     started = time.process_time()
     model.fit(X, y)
     seconds = time.process_time() - started
@@ -200,13 +248,18 @@ def ranked(results: np.ndarray, names: list[str]) -> Table:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with datasets.json")
-    parser.add_argument("--sets", nargs="+", default=[*LARGE, *SMALL])
+    parser.add_argument("--sets", nargs="+")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--jobs", type=int, default=2, help="fits at the same time")
     parser.add_argument("--settings", nargs="*", help="compare settings of sknet's networks instead")
+    parser.add_argument(
+        "--few", nargs="*", help="compare penalties and rates of sknet's networks on few rows"
+    )
     arguments = parser.parse_args()
-    known = DEFAULTS if arguments.settings is None else OTHERS
-    contenders = arguments.settings or list(known)
+    chosen = ((arguments.settings, OTHERS), (arguments.few, PENALIZED), ([], DEFAULTS))
+    names, known = next((names, known) for names, known in chosen if names is not None)
+    contenders = names or list(known)
+    arguments.sets = arguments.sets or (FEW if known is PENALIZED else [*LARGE, *SMALL])
     jobs = [
         (arguments.data, name, seed, contender)
         for contender in contenders
@@ -216,7 +269,7 @@ def main() -> None:
     found = Parallel(arguments.jobs, backend="multiprocessing")(delayed(measure)(*job) for job in jobs)
     shape = (len(contenders), len(arguments.sets), arguments.seeds, 2)
     means = np.array(found).reshape(shape).mean(axis=2)
-    if known is OTHERS:
+    if known is not DEFAULTS:
         write(arguments.json, {"settings": ranked(means, contenders)})
         return
     for table, values in ((SCORES, means[:, :, 0]), (SECONDS, means[:, :, 1])):

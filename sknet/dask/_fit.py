@@ -312,6 +312,9 @@ class WorkersTrainer(Trainer):
     def n_rows(self, given: FitArguments) -> int:
         return sum(self.cluster.sizes)
 
+    def total_weight(self, given: FitArguments) -> float:
+        return self.n_rows(given)  # weights are on the workers
+
     def _planned(self, network: Any, seed: int, fraction: float, standing: Any) -> Plan:
         sizes = self.cluster.sizes
         held_out = [len(held_out_rows(n, fraction, seed=seed, partition=i)) for i, n in enumerate(sizes)]

@@ -42,7 +42,7 @@ class Recipe(NamedTuple):
     architecture: Architecture
     loss: Loss
     optimizer: BaseOptimizer
-    alpha: float
+    alpha: Any  # a number, or "auto" until the rows are known
     batch_size: int | str
     settings: Settings
     early_stopping: bool | str
@@ -71,6 +71,7 @@ class Recipe(NamedTuple):
     n_members: int | None = None
     monotonic_cst: Any = None
     plan: Mapping[str, float] | None = None
+    has_open_rate: bool = False
 
     @property
     def array_dtype(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.random import RandomState
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from sknet._random import RandomSnapshot
@@ -21,6 +21,7 @@ from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Outcome
 from sknet.engine._model_copies import rollback_of
+from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import check_weights, drawn_weights, filled, weighted_targets
 from sknet.estimators._fit import (
     Compared,
@@ -48,6 +49,7 @@ from sknet.estimators._training import (
     check_calibration,
     conformity_of,
     input_scaling,
+    rows_in_step,
     standardize,
     standardize_inputs,
     temperature_of,
@@ -102,7 +104,10 @@ def new_request(
     """Return what a fit is asked for, once it is known to be without contradictions."""
     extras, caller = fit_extras(estimator), type(estimator).__name__
     recipe = recipe_of(estimator)  # whose parameters are valid
-    recipe = _decided(recipe, given, trainer, incremental, estimator._is_full_batch())
+    is_full_batch = estimator._is_full_batch()
+    recipe = _decided(recipe, given, trainer, incremental, is_full_batch)
+    penalty = OF_NUMBERS if isinstance(estimator, RegressorMixin) else OF_CLASSES
+    recipe = _following(recipe, given, trainer, None if incremental else penalty, is_full_batch)
     continuing = (incremental or estimator.warm_start) and hasattr(estimator, "model_")
     check_given(recipe, given, incremental, caller)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]
@@ -138,6 +143,32 @@ def _decided(
         has_many = trainer.n_rows(given) > MOST_WITHOUT and recipe.plan is None  # a plan ends at its best
         stops = recipe.validation_split is not None or has_many
     return recipe._replace(early_stopping=stops and not is_full_batch)
+
+
+# The penalty beside the losses of all rows, which is smaller for fewer rows, and for more (docs/ablation.md).
+OF_CLASSES, OF_NUMBERS, LEAST_ROWS, MOST_ROWS = 3.0, 5.0, 200, 1000
+# The rate of the default optimizer is higher for fewer rows, up to a multiple.
+LEAST_RATE, ROWS_OF_RATE, LARGEST_RATE = 1e-3, 2000, 5.0
+
+
+def _following(
+    recipe: Recipe, given: FitArguments, trainer: Trainer, penalty: float | None, is_full_batch: bool
+) -> Recipe:
+    """Return the recipe with a rate and a penalty that follow the rows; without a penalty, for a part."""
+    is_open = recipe.has_open_rate and isinstance(recipe.architecture, Perceptron) and penalty is not None
+    if not is_open and not is_auto(recipe.alpha):
+        return recipe
+    n_rows = max(1, trainer.n_rows(given))
+    if is_open and n_rows < ROWS_OF_RATE:
+        rate = LEAST_RATE * min(LARGEST_RATE, ROWS_OF_RATE / n_rows)
+        recipe = recipe._replace(optimizer=recipe.optimizer.with_lr(float(f"{rate:.2g}")))
+    if is_auto(recipe.alpha):
+        alpha = 1e-4
+        if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
+            share = 1.0 if is_full_batch else rows_in_step(recipe, n_rows) / n_rows
+            alpha = penalty * share * min(1.0, trainer.total_weight(given) / LEAST_ROWS, MOST_ROWS / n_rows)
+        recipe = recipe._replace(alpha=alpha)
+    return recipe
 
 
 def _planned(recipe: Recipe, n_rows: int, X: Any) -> Recipe:

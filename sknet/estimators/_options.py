@@ -94,7 +94,7 @@ CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
     "optimizer": "no_validation",
     "lr": "no_validation",
-    "alpha": [Interval(Real, 0, None, closed="left")],
+    "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "shuffle": ["boolean"],
@@ -151,8 +151,13 @@ def check_dtype(dtype: Any, caller: str) -> str:
 
 def _plan(estimator: Any) -> "Mapping[str, float] | None":
     """Return the training that a network comes with, where number and rate of updates are left to it."""
-    is_open = is_auto(estimator.max_iter) and estimator.lr is None and estimator.optimizer == "adam"
+    is_open = is_auto(estimator.max_iter) and _has_open_rate(estimator)
     return estimator._described().plan if is_open else None
+
+
+def _has_open_rate(estimator: Any) -> bool:
+    """Tell whether nobody has chosen a learning rate."""
+    return estimator.lr is None and isinstance(estimator.optimizer, str) and estimator.optimizer == "adam"
 
 
 def _recipe(estimator: Any) -> Recipe:
@@ -190,6 +195,7 @@ def _recipe(estimator: Any) -> Recipe:
         encoder=check_encoder(getattr(estimator, "encoder", None), name),
         monotonic_cst=getattr(estimator, "monotonic_cst", None),
         plan=_plan(estimator),
+        has_open_rate=_has_open_rate(estimator),
     )
 
 
@@ -223,9 +229,16 @@ class NamedOptions(BaseNet):
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
         `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
     lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it.
-    alpha : float, default=1e-4
-        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it. With
+        ``optimizer="adam"``, `fit` of `MLPClassifier` and `MLPRegressor` on fewer than 2,000 rows then has a
+        rate of 2 divided by their number, 0.005 at most, in place of 0.001.
+    alpha : float or "auto"
+        Strength of the L2 penalty, divided by the number of samples in a batch as in scikit-learn: by default
+        1e-4, and "auto" in `MLPClassifier` and `MLPRegressor`. It then follows the rows given to `fit`: for
+        numbers 5 times, for classes 3 times the share of them that a batch has, so that the losses of all
+        rows together have one penalty, ``5 / 2 * sum of squared weights``; less in proportion below a total
+        weight of 200 (rows, without `sample_weight`), and from 1,000 rows on, so that it means nothing for
+        many. With early stopping, and in `partial_fit`, it is 1e-4.
     batch_size : int or "auto", default="auto"
         Rows in a step; "auto" is 200, or all if there are fewer. From 5,000 rows on, `MLPClassifier` and
         `MLPRegressor` take a 150th of them, from 64 to 200. L-BFGS takes all.

@@ -651,21 +651,37 @@ class Trainer:
             return int(_num_samples(first_input(X))) if X else 0
         return int(_num_samples(X))
 
+    def total_weight(self, given: FitArguments) -> float:
+        """Return the weight of the rows that a fit is given, 1 each without weights, checked later."""
+        n_rows, weight = self.n_rows(given), given.sample_weight
+        try:
+            array = np.ones(n_rows) if weight is None else np.abs(np.asarray(on_host(weight), np.float64))
+        except (TypeError, ValueError):
+            return n_rows
+        total = float(array.sum()) if array.ndim == 1 else n_rows  # those of targets are of no rows
+        return total if 0 < total < np.inf else n_rows
+
     def batch_size(self, recipe: Recipe, n_samples: int) -> int:
         """Return how many rows a step has, at most all."""
         batch_size = recipe.batch_size
-        if isinstance(batch_size, str):
-            is_ours = recipe.strict and isinstance(recipe.architecture, Perceptron)
-            if is_ours and n_samples >= MANY_ROWS:
-                return min(max(LEAST_BATCH, n_samples // BATCHES), DEFAULT_BATCH)
-            return min(DEFAULT_BATCH, n_samples)
-        if batch_size > n_samples:
+        if not isinstance(batch_size, str) and batch_size > n_samples:
             warn_caller(
                 f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
                 "It is going to be clipped.",
                 UserWarning,
             )
-        return int(min(batch_size, n_samples))
+        return rows_in_step(recipe, n_samples)
+
+
+def rows_in_step(recipe: Recipe, n_samples: int) -> int:
+    """Return how many rows a step has, at most all."""
+    batch_size = recipe.batch_size
+    if isinstance(batch_size, str):
+        is_ours = recipe.strict and isinstance(recipe.architecture, Perceptron)
+        is_large = is_ours and n_samples >= MANY_ROWS
+        batch_size = max(LEAST_BATCH, n_samples // BATCHES) if is_large else DEFAULT_BATCH
+        batch_size = min(batch_size, DEFAULT_BATCH)
+    return int(min(batch_size, n_samples))
 
 
 def _split(network: Network) -> tuple[Any, Any]:

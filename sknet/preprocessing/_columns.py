@@ -7,6 +7,7 @@ import zoneinfo
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import date
+from decimal import Decimal
 from numbers import Number
 from typing import Any
 
@@ -123,8 +124,9 @@ class PandasColumn(Column):
     def kind(self) -> str:
         dtype = self.values.dtype
         if dtype == np.dtype(object):
-            values = self.values.tolist()  # whole numbers without gaps may be codes
-            return CATEGORY if all(type(value) is int for value in values) else _kind_of_objects(values)
+            values = self.values.tolist()
+            is_plain = all(is_number(x) and not isinstance(x, Decimal) for x in values)  # and may be codes
+            return CATEGORY if is_plain else _kind_of_objects(values)
         return CATEGORY if str(dtype) == "category" else _kind_of(dtype.kind, self.label)
 
     def array(self) -> np.ndarray:

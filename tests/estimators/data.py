@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import sknet
 from sknet import neural_network
+from sknet.optim import Adam
 
 N = 230
 CLASSIFIERS = (sknet.MLPClassifier, neural_network.MLPClassifier)
@@ -57,6 +58,7 @@ def estimator_for(task: str, **params: Any) -> Any:
         {} if classifies else {"scale_target": False}
     )
     defaults |= {"loss": "ordinal"} if task == "ordinal" else {}
+    defaults |= {"alpha": 1e-4, "optimizer": Adam()}  # which do not follow the rows
     return kind(**defaults | params)
 
 

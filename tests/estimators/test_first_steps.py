@@ -436,6 +436,59 @@ def test_rows_in_a_step_follow_the_rows(kind, n_rows, size):
 
 
 @pytest.mark.parametrize(
+    ("n_rows", "params", "alpha", "lr"),
+    [
+        (15, {}, 5 * 15 / 200, 0.005),
+        (200, {}, 5, 0.005),
+        (400, {}, 5 * 200 / 400, 0.005),
+        (1_000, {}, 5 * 200 / 1_000, 0.002),
+        (2_000, {}, 5 * 200 / 2_000 / 2, 0.001),
+        (8_000, {}, 5 * 64 / 8_000 / 8, 0.001),
+        (400, {"batch_size": 50}, 5 * 50 / 400, 0.005),
+        (400, {"optimizer": "lbfgs"}, 5, None),
+        (400, {"alpha": 0.5, "lr": 0.1}, 0.5, 0.1),
+        (400, {"optimizer": Adam()}, 5 * 200 / 400, 0.001),
+        (400, {"early_stopping": True}, 1e-4, 0.005),
+    ],
+)
+def test_penalty_and_rate_follow_the_rows(n_rows, params, alpha, lr):
+    X = np.random.default_rng(0).normal(size=(n_rows, 1)).astype("float32")
+    options = {"hidden_layer_sizes": (1,), "max_iter": 1, "early_stopping": False, "random_state": 0}
+    regressor = MLPRegressor(**options | params).fit(X, X[:, 0])
+    assert regressor.model_.alpha == pytest.approx(alpha)
+    assert regressor.history_.get("lr") == (None if lr is None else [lr])
+    assert regressor.get_params()["alpha"] == params.get("alpha", "auto")
+
+
+def test_penalty_counts_weights_as_rows():
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(30, 3)), np.arange(30) % 3, rng.integers(0, 4, 30)
+    repeated = MLPClassifier(random_state=0).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    weighted = MLPClassifier(random_state=0).fit(X, y, sample_weight=weight)
+    assert weighted.model_.alpha == repeated.model_.alpha == pytest.approx(3 * weight.sum() / 200)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
+    doubled = MLPClassifier(random_state=0).fit(X, y, sample_weight=2.0 * weight)
+    assert doubled.model_.alpha == pytest.approx(6 * weight.sum() / 200)
+
+
+def test_few_rows_are_learned_by_heart():
+    X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0]
+    for seed in range(3):
+        assert MLPClassifier(random_state=seed).fit(X, y).score(X, y) == 1
+        assert MLPClassifier(random_state=seed).fit(X[::3], y[:2]).score(X[::3], y[:2]) == 1
+
+
+def test_parts_have_a_penalty_that_no_number_of_rows_decides():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    regressor = MLPRegressor((2,), random_state=0).partial_fit(X, X[:, 0])
+    assert (regressor.model_.alpha, regressor.history_["lr"]) == (1e-4, [1e-3])
+    network = NetRegressor(nn.Linear(2, 1), alpha="auto", max_iter=1, random_state=0).fit(X, X[:, 0])
+    assert (network.model_.alpha, network.history_["lr"]) == (pytest.approx(5 / 4), [1e-3])
+    with pytest.raises(ValueError, match="'alpha' parameter of MLPRegressor must be"):
+        MLPRegressor(alpha="Auto").fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
     ("factor", "shift", "is_far"), [(1, 0, False), (77, 152, True), (1, 40, True), (1e-3, 0, True)]
 )
 def test_a_function_as_the_loss_warns_of_targets_in_other_units(factor, shift, is_far, recwarn):

@@ -24,7 +24,7 @@ from sknet import (
 from sknet.callbacks import Checkpoint
 from sknet.losses import Cox, GaussianNLL, Ordinal, Quantile, SquaredError
 from sknet.losses._wrappers import Columns, WithOffset
-from sknet.optim import LBFGS
+from sknet.optim import LBFGS, Adam
 from tests.freezing.test_python import module_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -40,6 +40,7 @@ MARGINS = RNG.normal(size=(N, 3))
 THREE = np.array(["a", "b", "c"])[(MARGINS + X + RNG.gumbel(size=(N, 3))).argmax(axis=1)]
 WEIGHT = RNG.uniform(0.5, 2.0, N)
 SMALL = {"hidden_layer_sizes": (8,), "max_iter": 4, "random_state": 0, "batch_size": 50}
+SMALL |= {"alpha": 1e-4, "optimizer": Adam()}  # which do not follow the rows
 EXACT = {
     "hidden_layer_sizes": (),
     "alpha": 0.0,

@@ -276,7 +276,7 @@ def test_what_may_change(name, tmp_path, capsys):
 
 
 CHANGED = {
-    "a number": ({"alpha": 0.5}, r"alpha was 0.0001 and is 0.5"),
+    "a number": ({"alpha": 0.5}, r"alpha was 'auto' and is 0.5"),
     "a nested number": ({"optimizer__beta1": 0.5}, "optimizer__beta1 was 0.9 and is 0.5"),
     "an object": ({"optimizer": optim.SGD()}, "optimizer was Adam and is SGD"),
     "a schedule": ({"optimizer__lr": Cosine(0.001)}, "optimizer__lr was 0.001 and is Cosine"),

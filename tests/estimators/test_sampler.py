@@ -92,6 +92,7 @@ def test_rows_with_missing_targets_are_drawn_by_weight():
     targets[::3, 0] = np.nan
     targets[0] = np.nan
     options = SMALL | {"hidden_layer_sizes": (), "max_iter": 300, "lr": 0.01, "n_iter_no_change": 300}
+    options |= {"alpha": 1e-4}
     rows, each = WEIGHT, np.c_[WEIGHT, 2.0 - WEIGHT]
     for weight in (rows, each):
         draw = MLPRegressor(**options, sampler="weight").fit(X, targets, sample_weight=weight)
