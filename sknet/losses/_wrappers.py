@@ -467,8 +467,8 @@ class Heads(Loss):
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         each = []
         for loss, weight, z, y in self._each(output, target):
-            values = ops.reshape(loss.values(z, y), (-1, 1)) if y.ndim == 1 else loss.of_targets(z, y)
-            each.append(values * weight)
+            values = loss.values(z, y) if y.ndim == 1 else loss.of_targets(z, y)
+            each.append((ops.reshape(values, (-1, 1)) if values.ndim == 1 else values) * weight)
         return ops.concat(each, axis=1)
 
     def _each(self, output: Tensor, target: Tensor) -> Iterator[tuple[Loss, float, Tensor, Tensor]]:

@@ -377,11 +377,12 @@ STEP = {"alpha": 0.0, "max_iter": 1, "shuffle": False, "scale_inputs": False, "d
 
 
 @pytest.mark.filterwarnings("ignore:Got `batch_size`")
-def test_missing_targets_weigh_nothing():
-    gone = RNG.random((240, 2)) < [0.3, 0.6]
+@pytest.mark.parametrize(("labels", "n_outputs"), [(KIND, 3), (BINARY, 1)])
+def test_missing_targets_weigh_nothing(labels, n_outputs):
+    gone = np.random.default_rng(0).random((240, 2)) < [0.3, 0.6]
     price = np.where(gone[:, 0], np.nan, PRICE)
-    kind = np.where(gone[:, 1], None, KIND.astype(object))
-    start = Apart(price=ready(1, 1), kind=ready(3, 2))
+    kind = np.where(gone[:, 1], None, labels.astype(object))
+    start = Apart(price=ready(1, 1), kind=ready(n_outputs, 2))
     one = {**STEP, "batch_size": 240}
     net = MultiHeadNet(start, LOSSES, optimizer=SGD(lr=0.1), **one).fit(X, {"price": price, "kind": kind})
     seen = ~gone
@@ -389,15 +390,15 @@ def test_missing_targets_weigh_nothing():
     one = {**STEP, "batch_size": 1000}
     alone = [
         NetRegressor(ready(1, 1), optimizer=SGD(lr=0.1 * shares[0]), **one),
-        NetClassifier(ready(3, 2), optimizer=SGD(lr=0.1 * shares[1]), **one),
+        NetClassifier(ready(n_outputs, 2), optimizer=SGD(lr=0.1 * shares[1]), **one),
     ]
     alone[0].fit(X[seen[:, 0]], PRICE[seen[:, 0]])
-    alone[1].fit(X[seen[:, 1]], KIND[seen[:, 1]])
+    alone[1].fit(X[seen[:, 1]], labels[seen[:, 1]])
     np.testing.assert_allclose(net.predict(X)["price"], alone[0].predict(X), rtol=1e-9)
     np.testing.assert_allclose(net.predict_proba(X)["kind"], alone[1].predict_proba(X), rtol=1e-9)
     scores = net.scores(X, {"price": price, "kind": kind})
     assert scores["price"] == pytest.approx(r2_score(PRICE[seen[:, 0]], net.predict(X[seen[:, 0]])["price"]))
-    assert scores["kind"] == accuracy_score(KIND[seen[:, 1]], net.predict(X[seen[:, 1]])["kind"])
+    assert scores["kind"] == accuracy_score(labels[seen[:, 1]], net.predict(X[seen[:, 1]])["kind"])
     one = {**STEP, "batch_size": 240}
     frame = pd.DataFrame({"price": price, "kind": kind})
     again = MultiHeadNet(start, LOSSES, optimizer=SGD(lr=0.1), **one).fit(X, frame)
