@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from sknet.device import (
 )
 from sknet.engine._batches import Batches
 from sknet.engine._fingerprint import Fingerprint
-from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed
+from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed, resident
 from sknet.engine._model_type import ModelLike
 from sknet.engine._objective import per_output
 from sknet.engine._optimizer import advance, follow_schedules, update_function
@@ -235,7 +235,7 @@ class DeviceRows:
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._dtypes = batches.input_dtype
-        self._X = each_input(self._resident, batches.X, self._dtypes)
+        self._X = each_input(partial(resident, batches.device, 2), batches.X, self._dtypes)
         self._is_there = each_input(self._is_resident, self._X, self._dtypes)
         is_resident = all(is_there for _, is_there in self._named(self._is_there))
         self.most_epochs = max(1, min(MOST_EPOCHS, MOST_ROWS // batches.n_samples)) if is_resident else 1
@@ -254,20 +254,6 @@ class DeviceRows:
 
     def _is_resident(self, X: Any, dtype: Any) -> bool:
         return bool(is_array(X) and X.dtype == dtype and device_of(X) == self._batches.device)
-
-    def _resident(self, X: Any, dtype: Any) -> Any:
-        """Return an input on the device and in its dtype, if it fits into half of the free memory."""
-        device, owner = self._batches.device, backend(self._batches.device.kind)
-        if not is_array(X) or self._is_resident(X, dtype):
-            return X
-        if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
-            return X
-        try:
-            with active(device_of(X)):
-                found = X.astype(dtype, copy=False)
-            return to_device(found, device)
-        except owner.memory_errors:  # free memory may be in pieces
-            return X
 
     def example(self, n_rows: int) -> Batch:
         """Return inputs, targets and weights (or None) of the first rows."""
@@ -699,7 +685,7 @@ def step_function(
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
             # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).
-            squares = ops.sum_squares(found.gradient, flat)
+            squares = ops.sum_squares(found.gradient, *unseen(model, flat))
             is_fine = ops.where(is_fine, _is_finite(data + penalty + squares), False)
 
         def kept(after: Tensor, before: Tensor) -> Tensor:
@@ -718,6 +704,17 @@ def step_function(
         return DeviceOutputs(new_flat, new_slots, new_untrained, counter, is_fine, found.output, report)
 
     return step
+
+
+MOST_UNSEEN = 4  # parameters
+
+
+def unseen(model: ModelLike, flat: Tensor) -> list[Tensor]:
+    """Return parameters that the penalty does not have the squares of; or all of them."""
+    layout = model.memory.layout
+    found = [part for name, part in layout.slices.items() if len(layout.shapes[name]) < 2]
+    is_enough = model.alpha and len(found) <= MOST_UNSEEN
+    return [flat[part] for part in found] if is_enough else [flat]
 
 
 def _is_finite(x: Tensor) -> Tensor:

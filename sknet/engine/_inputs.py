@@ -1,5 +1,6 @@
 """A network's inputs: one array or several by name, and rows sent to a device chunk by chunk."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import numpy as np
 
 from sknet import ops
 from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
-from sknet.device import Device, Feed, active, backend, device_of, is_array
+from sknet.device import Device, Feed, active, backend, device_of, is_array, to_device
 from sknet.exceptions import ShapeError
 
 
@@ -110,6 +111,21 @@ def fed_inputs(
 def is_fed(x: Any) -> bool:
     """Tell whether an input is dense and on the host, or computed there when it is read."""
     return not ops.is_sparse(x) and (not is_array(x) or device_of(x).kind == "cpu")
+
+
+def resident(device: Device, share: int, x: Any, dtype: Any) -> Any:
+    """Return an input on a device and in a dtype, if a share of the free memory, such as a half, holds it."""
+    owner = backend(device.kind)
+    if not is_array(x) or (x.dtype == dtype and device_of(x) == device):
+        return x
+    if math.prod(x.shape) * dtype.itemsize > owner.free_memory(device) // share:
+        return x
+    try:
+        with active(device_of(x)):
+            found = x.astype(dtype, copy=False)
+        return to_device(found, device)
+    except owner.memory_errors:  # free memory may be in pieces
+        return x
 
 
 def gather(array: Any, chosen: Any, out: Any) -> None:

@@ -5,12 +5,15 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet._config import native_setting
 from sknet._frames import are_indices
+from sknet._late import cached_property
 from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
@@ -21,7 +24,7 @@ from sknet.device import Device, active, leased, namespace, to_device, to_host
 from sknet.engine._batches import Batches, Orders, buckets_of, join_leftover, statistics_of_one
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record, Source
-from sknet.engine._inputs import n_rows
+from sknet.engine._inputs import each_input, n_rows, resident
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import predict_raw
 from sknet.engine._objective import Mean, mean_loss, mean_of, mean_per_output
@@ -157,9 +160,17 @@ class Validation:
         self.nbytes = nbytes
         return {"loss": loss / total if total else math.nan, **score.results()}
 
+    @cached_property
+    def _rows(self) -> Batches:
+        """The rows, with inputs that stay on a device if a quarter of its free memory holds them."""
+        rows = copy(self.batches)
+        if rows.device.kind != "cpu" and current_group() is None:  # of many fits, each would have its own
+            rows.X = each_input(partial(resident, rows.device, 4), rows.X, rows.input_dtype)
+        return rows
+
     def _outputs(self, model: ModelLike) -> Iterator[tuple[slice, Any, Any, Any]]:
         """Yield rows, targets, weights (or None) and outputs of each chunk."""
-        for chosen, (X, y, weight), look_ahead in self.batches.in_turn():
+        for chosen, (X, y, weight), look_ahead in self._rows.in_turn():
             comes_again = n_rows(X) == self.batches.size < self.batches.n_samples
             output = predict_raw(model, X, comes_again)
             look_ahead()

@@ -4,6 +4,7 @@ Programs are compiled for the fake device, which records their modules. Kernels 
 names of variables are one.
 """
 
+import itertools
 import re
 import threading
 import warnings
@@ -153,17 +154,17 @@ def of_optimizers() -> Programs:
             yield from _step(repr(optimizer), module, X, y, alpha=1e-3, **settings)
 
 
-SIZES = {4096: (54, 512, 512, 7), 8192: (784, 1024, 1024, 10), 256: (20, 100, 2)}
+SIZES = {4096: (54, 512, 512, 7), 8192: (784, 1024, 1024, 10), 256: (20, 100, 2), 65_536: (20, 50, 16)}
 
 
 def of_sizes() -> Programs:
     """Steps of the sizes that fits have, where indices and numbers of blocks are large."""
-    for rows, widths in SIZES.items():
+    for (rows, widths), dtype in itertools.product(SIZES.items(), ("float32", "tf32")):
         pairs = list(pairwise(widths))
         layers = [part for pair in pairs for part in (nn.Linear(*pair), nn.ReLU())][:-1]
         X, y = np.zeros((rows, widths[0]), np.float32), np.arange(rows) % widths[-1]
-        settings = {"loss": "log_loss", "optimizer": Adam(), "alpha": 1e-4, "dtype": "float32"}
-        yield from _step("-".join(map(str, widths)), nn.Sequential(*layers), X, y, **settings)
+        settings = {"loss": "log_loss", "optimizer": Adam(), "alpha": 1e-4, "dtype": dtype}
+        yield from _step(f"{'-'.join(map(str, widths))}, {dtype}", nn.Sequential(*layers), X, y, **settings)
 
 
 def of_reductions() -> Programs:

@@ -24,6 +24,7 @@ from sknet.compile._calls import FILL, NO_SLOTS, Name, Writer, forward_scratch, 
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
 from sknet.compile._plan import Finish, Plan, Views
 from sknet.compile.cuda._epilogues import epilogues
+from sknet.compile.cuda._heads import head_kernel, with_heads
 from sknet.compile.cuda._maps import Kernel, is_map, written
 from sknet.compile.cuda._reductions import (
     has_operands,
@@ -47,6 +48,8 @@ KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, 
 
 class GroupWriter(ABC):
     """Writes the groups of a plan: kernels, products, assignments, and calls of primitives."""
+
+    _precision = "float32"  # of products
 
     def __init__(self, plan: Plan, owner: Backend, exact: bool) -> None:
         self.plan, self._owner, self._exact = plan, owner, exact
@@ -82,6 +85,8 @@ class GroupWriter(ABC):
         what = [equation.primitive.name for equation in group.equations]
         if group.finish is not None:
             self._finish(group.finish, group)
+        elif group.parts and is_in_rows(group.reductions[0]):
+            self._launch(head_kernel(self._new_name("head"), group, self.plan, self._precision), what)
         elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
             self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
         elif group.reductions:
@@ -190,6 +195,7 @@ class CupyProgram(GroupWriter):
             with owner.activate(device):
                 finished = epilogues(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
+            groups = with_heads(groups)
         plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment)
         return cls(plan, device, exact, precision, split)
 

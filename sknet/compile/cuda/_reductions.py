@@ -716,23 +716,11 @@ def has_operands(equation: Equation, made: set[Variable], reduction: Equation) -
 
 def row_kernel(name: str, group: Group, plan: Plan) -> Kernel:
     """Return the kernel of a group with reductions within rows."""
-    writer = _RowWriter(group, plan)
-    lines, used = live([*writer.loads, *writer.lines], [*writer.stores, *writer.stores_of_rows])
-    length, width, kind = writer.length, lanes_for(writer.length), writer.index_kind
-    n_rows = math.prod(writer.whole[:-1])
+    writer = RowWriter(group, plan)
+    width, kind, n_rows = writer.width, writer.index_kind, writer.n_rows
     first = "blockIdx.x" if writer.is_narrow else f"({kind})blockIdx.x"
-    body = [text for line in lines for text in writer.reductions.get(line.name, [str(line)])]
-    index = [f"const {kind} i = o * {length} + lane;"]
-    body = [
-        f"const {kind} o = ({first} * blockDim.x + threadIdx.x) / {width};",
-        f"const unsigned int lane = threadIdx.x % {width};",
-        *(index if any(INDEX.search(text) for text in (*body, *writer.stores)) else []),
-        f"const bool is_row = o < {n_rows}, is_element = is_row && lane < {length};",
-        *body,
-        "__syncwarp();",  # an element that all lanes read may be overwritten
-        *_guarded("is_element", writer.stores),
-        *_guarded("is_row && lane == 0", writer.stores_of_rows),
-    ]
+    body, used = writer.body()
+    body = [f"const {kind} o = ({first} * blockDim.x + threadIdx.x) / {width};", *body]
     text = "\n".join(f"    {line}" for line in body)
     threads = min(BLOCK, -(-n_rows * width // WARP) * WARP)
     source = f'extern "C" __global__ void {name}({", ".join(writer.parameters(used))})\n{{\n{text}\n}}\n'
@@ -744,8 +732,35 @@ def _guarded(condition: str, stores: list[str]) -> list[str]:
     return [f"if ({condition}) {{", *[f"    {store}" for store in stores], "}"] if stores else []
 
 
-class _RowWriter(MapWriter):
+class RowWriter(MapWriter):
     """Writes the body of a kernel of rows; ``o`` is the row of a lane, and ``i`` its element."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return math.prod(self.whole[:-1])
+
+    @property
+    def width(self) -> int:
+        """Number of lanes of a row."""
+        return lanes_for(self.length)
+
+    def body(self, *more: str) -> tuple[list[str], set[str]]:
+        """Return what lanes do once their row is known, and more of it; and the names in all that."""
+        stores = self.stores, self.stores_of_rows
+        lines, used = live([*self.loads, *self.lines], [*stores[0], *stores[1], *more])
+        body = [text for line in lines for text in self.reductions.get(line.name, [str(line)])]
+        index = [f"const {self.index_kind} i = o * {self.length} + lane;"]
+        return [
+            f"const unsigned int lane = threadIdx.x % {self.width};",
+            *(index if any(INDEX.search(text) for text in (*body, *stores[0])) else []),
+            f"const bool is_row = o < {self.n_rows}, is_element = is_row && lane < {self.length};",
+            *body,
+            "__syncwarp();",  # an element that all lanes read may be overwritten
+            *_guarded("is_element", stores[0]),
+            *_guarded("is_row && lane == 0", stores[1]),
+            *more,
+        ], used
 
     def _write_all(self, group: Group) -> None:
         self.whole = group.reductions[0].variables[0].shape

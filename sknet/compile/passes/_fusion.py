@@ -62,7 +62,41 @@ def fuse_maps(
                 found.finish_product(*finishes[equation])
         elif not (found.reduce(equation) or found.finish(equation)):
             found.add(equation)
-    return found.groups
+    return _put_off(found.groups, {*graph.outputs}, most)
+
+
+def _put_off(groups: list[Group], outputs: set[Variable], most: int) -> list[Group]:
+    """Return groups in which a map is computed where it is read, if fewer bytes are moved than by storing it.
+
+    The mask of an activation, for example, which is read where its gradient is known.
+    """
+    readers: dict[Variable, set[int]] = {}
+    for number, group in enumerate(groups):
+        for x in {x for equation in group.equations for x in equation.variables}:
+            readers.setdefault(x, set()).add(number)
+    for number, group in enumerate(groups):
+        for equation in group.equations if _has_maps_alone(group) and len(group.equations) > 1 else ():
+            [later, *others] = sorted(readers.get(equation.output, ())) or [number]
+            if others or later == number or equation.output in outputs:
+                continue
+            to, rest = groups[later], [e for e in groups[number].equations if e is not equation]
+            if not _has_maps_alone(to) or to.equations[0].output.shape != equation.output.shape:
+                continue
+            operands, read = (
+                {*equation.variables},
+                [{x for e in g for x in e.variables} for g in (rest, to.equations)],
+            )
+            less = 2 * equation.output.nbytes + sum(x.nbytes for x in operands - read[0])
+            if operands & groups[number].internal or less <= sum(x.nbytes for x in operands - read[1]):
+                continue
+            if rest and len(to.equations) < most:
+                groups[number] = groups[number]._replace(equations=rest)
+                groups[later] = to._replace(equations=[equation, *to.equations])
+    return groups
+
+
+def _has_maps_alone(group: Group) -> bool:
+    return group.fused and not group.reductions and group.finish is None
 
 
 class _Groups:

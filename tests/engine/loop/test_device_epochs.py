@@ -243,3 +243,19 @@ def test_held_out_rows_that_cannot_be_computed_raise_where_they_did(fake_device,
     alone = fitted(MLPClassifier, CLASSES, fake_device, [Watching(), Reading()], **how)
     assert blocks[0] == 4
     assert together.callbacks_[0].seen_ == alone.callbacks_[1].seen_
+
+
+@pytest.mark.parametrize("free", [1 << 20, 1 << 13])
+def test_held_out_rows_stay_on_the_device_if_there_is_memory(free, fake_device, monkeypatch):
+    """Otherwise they are sent chunk by chunk for each epoch."""
+    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 6 * 7)
+    monkeypatch.setattr(_network, "_by_structure", Cache(256))
+    estimator = fitted(MLPClassifier, CLASSES, fake_device, [Watching()], early_stopping=True, given=True)
+    sent, many = [], {"X_val": np.tile(X, (4, 1)), "y_val": np.tile(CLASSES, 4)}
+    for max_iter in (4, 8):
+        estimator.set_params(max_iter=max_iter)
+        monkeypatch.setattr(fake, "FREE_MEMORY", free)
+        with fake.counted() as counts:
+            estimator.fit(X, CLASSES, **many)
+        sent.append(counts.sent)
+    assert (sent[1] > sent[0]) == (free == 1 << 13)
