@@ -246,10 +246,11 @@ def test_held_out_rows_that_cannot_be_computed_raise_where_they_did(fake_device,
 
 
 @pytest.mark.parametrize("free", [1 << 20, 1 << 13])
-def test_held_out_rows_stay_on_the_device_if_there_is_memory(free, fake_device, monkeypatch):
+def test_held_out_rows_stay_on_the_device_if_there_is_memory(free, fake_device, monkeypatch, request):
     """Otherwise they are sent chunk by chunk for each epoch."""
     monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 6 * 7)
-    monkeypatch.setattr(_network, "_by_structure", Cache(256))
+    _network._by_structure.clear()
+    request.addfinalizer(_network._by_structure.clear)
     estimator = fitted(MLPClassifier, CLASSES, fake_device, [Watching()], early_stopping=True, given=True)
     sent, many = [], {"X_val": np.tile(X, (4, 1)), "y_val": np.tile(CLASSES, 4)}
     for max_iter in (4, 8):
