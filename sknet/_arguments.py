@@ -104,8 +104,10 @@ def wrong_argument(
     """Return the error that names the argument for which a call failed; None if the given one does."""
     raised_by = _raised_by(error)
     is_told = (raised_by or "").startswith("sknet.") and error.__cause__ is None
+    if isinstance(error, AttributeError) and raised_by == "sknet._hints":  # of an object in place of another
+        return _wrong_type(function, args, kwargs)
     if is_told or isinstance(error, (*OWN, FloatingPointError)):  # the latter by np.errstate, as asked for
-        return None
+        return _shortened(error)
     given, name = _given(function, args, kwargs), function.__name__
     said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
     found = _wrong_type(function, args, kwargs)
@@ -114,8 +116,7 @@ def wrong_argument(
         return None if is_named and len(said) <= LONGEST else found
     has_code = "self" in given or any(map(callable, given.values()))  # of users, which may fail
     if isinstance(error, (ValueError, TypeError)) and (raised_by is not None or has_code or not given):
-        half = LONGEST // 2
-        return None if len(said) <= LONGEST else type(error)(f"{said[:half]}...{said[-half:]}")
+        return _shortened(error)
     for key, value in given.items():
         if not _is_readable(value) or (isinstance(error, RecursionError) and not _is_tree(value)):
             return ValueError(f"{name}: {key} cannot be read, got {shown(value)}")
@@ -124,6 +125,13 @@ def wrong_argument(
         kind = TypeError if isinstance(error, TypeError) else ValueError
         return kind(f"{name} cannot be computed with {values}: {type(error).__name__}: {error}")
     return None
+
+
+def _shortened(error: Exception) -> Exception | None:
+    """Return an error with a shorter message; None if that of the given one is short."""
+    said, half = str(error), LONGEST // 2
+    is_long = isinstance(error, (ValueError, TypeError)) and len(said) > LONGEST
+    return type(error)(f"{said[:half]}...{said[-half:]}") if is_long else None
 
 
 def _raised_by(error: Exception) -> str | None:

@@ -132,9 +132,16 @@ CIRCULAR.append(CIRCULAR)
             lambda: autograd.gradcheck(ops.sum, [1.0], atol=np.timedelta64(3)),
             "gradcheck: atol must be a number",
         ),
+        (lambda: autograd.gradcheck(ops.sum, [np.ones(2)], step=0), "step must be above 0 .* got step=0.0"),
+        (lambda: autograd.gradcheck(ops.sum, [np.ones(2)], random_state=-1), "random_state at least 0"),
         (lambda: autograd.grad(3), "grad: function must be a callable, got 3"),
         (lambda: autograd.hessian(ops.sum, [])(np.ones(2)), "argnums must be the position of an argument"),
         (lambda: sknet.nn.Linear(2, 2).get_parameter(3), "get_parameter: path must be a str, got 3"),
+        (
+            lambda: sknet.nn.is_lazy(sknet.MLPClassifier()),
+            r"is_lazy: module must be an instance of .*Module'",
+        ),
+        (lambda: sknet.nn.Linear(2, 2).load_state_dict("x" * 10**5), r"(?s)^.{,2100}$"),
         (lambda: sknet.nn.is_lazy(3), "is_lazy: module must be an instance of .*Module', got 3"),
     ],
 )

@@ -87,11 +87,17 @@ def gradcheck(
             raise GradientError(
                 f"gradcheck: input {name} must be float64, got {x.dtype}: use .astype('float64')"
             )
-    rng = np.random.default_rng(index(random_state))
+    step, seed = float(step), index(random_state)
+    if not step > 0 or seed < 0:
+        raise ValueError(
+            f"gradcheck: step must be above 0 and random_state at least 0, got step={step} and "
+            f"random_state={seed}"
+        )
+    rng = np.random.default_rng(seed)
 
     def projected(*tensors: Tensor) -> Tensor:
         """Return the weighted sum of all that the function returns."""
-        weights = np.random.default_rng(random_state + 1)
+        weights = np.random.default_rng(seed + 1)
         outs = [as_tensor(x) for x in _tree.leaves(function(*_tree.rebuild(given, iter(tensors))))]
         parts = [(out * _direction(out, weights)).sum() for out in outs]
         total: Tensor = sum(parts[1:], start=parts[0])

@@ -151,7 +151,7 @@ def _filters(weights: Any, image_shape: tuple[int, int] | None) -> Any:
     """Return weights as images of shape (n, height, width)."""
     if weights.ndim == 4:
         return weights.reshape(-1, *weights.shape[2:])
-    shape = () if image_shape is None or min(image_shape) < 1 else image_shape
+    shape = image_shape if image_shape and min(image_shape) > 0 else ()
     if weights.ndim == len(shape) == 2 and len(weights) == math.prod(shape):
         return weights.T.reshape(-1, *shape)
     raise ValueError(

@@ -218,7 +218,7 @@ def test_weights_that_cannot_be_shown_are_errors(fitted):
         WeightsDisplay.from_estimator(fitted, "3.weight", ax=axes())
     with pytest.raises(ValueError, match=r"shape \(4, 8\) are no filters of shape \(3, 3\)"):
         WeightsDisplay.from_estimator(fitted, image_shape=(3, 3), ax=axes())
-    for shape in ((-2, -2), (1, 2, 2)):
+    for shape in ((-2, -2), (1, 2, 2), ()):
         with pytest.raises(ValueError, match="are no filters of shape"):
             WeightsDisplay.from_estimator(fitted, image_shape=shape, ax=axes())
     with pytest.raises(ValueError, match="only weights with two axes are a matrix"):
