@@ -158,12 +158,12 @@ def test_class_weights_decide_where_the_loss_does(calibrate, refit_on_all):
 
 class Settled(MLPClassifier):
     def __init__(self):
-        super().__init__(hidden_layer_sizes=(3,), max_iter=5, random_state=0)
+        super().__init__((3,), max_iter=5, alpha=0.1, optimizer=Adam(), random_state=0)
 
 
 class Narrow(MLPClassifier):
     def __init__(self, alpha=0.1):
-        super().__init__(hidden_layer_sizes=(3,), alpha=alpha, max_iter=5, random_state=0)
+        super().__init__((3,), alpha=alpha, max_iter=5, optimizer=Adam(), random_state=0)
 
 
 @pytest.mark.parametrize("kind", [Settled, Narrow])
