@@ -13,16 +13,18 @@ from sknet._fields import Arrays, Together
 from sknet._params import Interval, ParameterObject, StrOptions
 from sknet.losses import Loss
 from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
-from sknet.optim.schedules import Cosine, FlatThenCosine, Schedule, WarmUp
+from sknet.optim.schedules import FlatThenCosine, Schedule, WarmUp
 from sknet.preprocessing._encodings import Target
 from sknet.preprocessing._schema import Schema, Table
 
-# Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
+# Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task. From `rows` on there
+# are fewer epochs.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {
         "per_fold": {"binary": 2, "multiclass": 2, "regression": 1},
         "hidden_layer_sizes": (128, 128),
         "epochs": 10,
+        "rows": 10_000,
         "lr": {"binary": 0.03, "multiclass": 0.03, "regression": 0.1},
         "dropout": 0.2,
         "scale_factor": 6.0,
@@ -36,8 +38,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "sharp": {
         "per_fold": {"binary": 1, "multiclass": 1, "regression": 2},
-        "hidden_layer_sizes": (256, 256),
-        "epochs": {"binary": 16, "multiclass": 48, "regression": 20},
+        "hidden_layer_sizes": {"binary": (256, 256), "multiclass": (256, 256), "regression": (256, 128)},
+        "epochs": {"binary": 11, "multiclass": 34, "regression": 14},
+        "rows": {"binary": 20_000, "multiclass": 108_000, "regression": 20_000},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
         "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "scale_factor": {"binary": 6.0, "multiclass": 6.0, "regression": 2.0},
@@ -78,7 +81,7 @@ class Members(ParameterObject):
     epochs : int or "auto", default="auto"
         Passes over the rows, multiplied by the estimator's ``budget``.
     lr : float or "auto", default="auto"
-        Learning rate of Adam after the warm-up, with cosine decay.
+        Learning rate of Adam after the warm-up, with cosine decay in the second half.
     dropout : float or "auto", default="auto"
         Share of hidden units to drop in training.
     scale_factor : float or "auto", default="auto"
@@ -180,7 +183,7 @@ class Setting:
     def schedules(self, n_steps: int) -> tuple[Schedule, ...]:
         """Return the schedules of the rate and, if weights decay, of their decay."""
         rise = max(1, n_steps // 10)
-        rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
+        rate = WarmUp(FlatThenCosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
         return (rate, FlatThenCosine(self.weight_decay, n_steps=n_steps)) if self.weight_decay else (rate,)
 
     def optimizer(self, schedules: tuple[Schedule, ...], scales: bool) -> BaseOptimizer:
@@ -207,7 +210,7 @@ def setting_of(
     if kind == "smooth" and (n_rows >= MANY_ROWS or (n_rows < FEW_ROWS and task == "binary")):
         recipe["per_fold"] = 1
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
-    recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
+    recipe["epochs"] = _epochs(recipe["epochs"], n_rows, recipe.pop("rows"))
     if n_rows < FEW_ROWS:
         recipe["hidden_layer_sizes"] = [min(size, UNITS_OF_FEW) for size in recipe["hidden_layer_sizes"]]
         recipe["n_bins"] = min(recipe["n_bins"], max(LEAST_BINS, n_rows // ROWS_PER_BIN))
@@ -232,12 +235,12 @@ def _batch_size(batch_size: int, n_rows: int) -> int:
     return batch_size if n_rows < MOST_ROWS else 4 * batch_size
 
 
-def _epochs(epochs: int, n_rows: int) -> int:
-    """Return the number of epochs: more for small tables, fewer for large ones."""
+def _epochs(epochs: int, n_rows: int, most_rows: int) -> int:
+    """Return the number of epochs: more for small tables, fewer for those with more than `most_rows`."""
     if n_rows < 5_000:
         most = 2.5 if n_rows < FEW_ROWS else 5.0
         return round(epochs * min(most, math.sqrt(5_000 / max(n_rows, 1))))
-    return max(1, round(epochs * min(1.0, float((20_000 / n_rows) ** 0.2))))
+    return max(1, round(epochs * min(1.0, float((most_rows / n_rows) ** 0.2))))
 
 
 Fold = tuple[np.ndarray, np.ndarray]

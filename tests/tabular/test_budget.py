@@ -1,6 +1,7 @@
 """Budgets in seconds: which members are trained, by hand-worked examples; wide tables have few bins."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,10 @@ from sknet.tabular._budget import Cost, is_affordable, planned
 from sknet.tabular._members import Job, setting_of
 from sknet.tabular._training import Rows, Training
 
-SETTINGS = {kind: setting_of(kind, "auto", "binary", (20_000, 5), "auto") for kind in ("smooth", "sharp")}
+SETTINGS = {
+    kind: replace(setting_of(kind, "auto", "binary", (20_000, 5), "auto"), epochs=epochs)
+    for kind, epochs in (("smooth", 10), ("sharp", 16))
+}
 COSTS = {"smooth": Cost(1.0, 0.5), "sharp": Cost(2.0, 1.0)}
 ROWS = (np.arange(9000), np.arange(9000, 9010))  # 36 batches of 256
 JOBS = [
