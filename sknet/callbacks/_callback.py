@@ -71,7 +71,7 @@ class FitView:
     >>> clf = MLPClassifier(max_iter=3, n_iter_no_change=3, random_state=0, callbacks=[Looking()])
     >>> with warnings.catch_warnings(action="ignore"):
     ...     _ = clf.fit(X, y)
-    FitView(epoch=3 of 3, step=3) ['loss', 'lr', 'score', 'time'] 0.001
+    FitView(epoch=3 of 3, step=3) ['loss', 'lr', 'score', 'time'] 0.005
     """
 
     __slots__ = ("_fit",)
@@ -277,8 +277,8 @@ class Callback(ParameterObject):
     ...     def on_epoch_end(self, fit):
     ...         return "stop" if fit.record["loss"] < self.limit else None
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = MLPClassifier(optimizer="sgd", random_state=0, callbacks=[UntilLossIsBelow(0.5)]).fit(X, y)
-    >>> clf.loss_curve_[-1] < 0.5 <= min(clf.loss_curve_[:-1])
+    >>> clf = MLPClassifier(optimizer="sgd", random_state=0, callbacks=[UntilLossIsBelow(0.6)]).fit(X, y)
+    >>> clf.loss_curve_[-1] < 0.6 <= min(clf.loss_curve_[:-1])
     True
     """
 

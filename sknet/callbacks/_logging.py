@@ -37,7 +37,8 @@ class PrintLog(Callback):
     >>> clf = MLPClassifier(tol=0.05, random_state=0, callbacks=[log])
     >>> _ = clf.fit(X, y)
     5: 0.8
-    10: 0.8
+    10: 0.9
+    15: 0.9
     """
 
     _parameter_constraints = {

@@ -271,6 +271,11 @@ class AttributionDisplay(Display):
 
         There are `n_columns` images in a row, or at `most` so many bars. `kwargs` are passed to matplotlib's
         ``imshow`` or ``barh``.
+
+        Raises
+        ------
+        ValueError
+            If there are other names than inputs, or inputs that are no images of `image_shape`.
         """
         ax = self._axes(ax)
         self.image_ = self.bars_ = None

@@ -252,6 +252,11 @@ class LearningRateDisplay(Display):
         They may be any functions of a `Progress`, of a fit with `n_steps` steps, with `steps_per_epoch` in
         each epoch and `batch_size` samples in each step. `ax` are the axes to draw into, None for a new
         figure; `kwargs` are passed to matplotlib's ``plot``.
+
+        Raises
+        ------
+        ValueError
+            If a number is no int from 1 to a million.
         """
         given = {"n_steps": n_steps, "steps_per_epoch": steps_per_epoch, "batch_size": batch_size}
         for name, value in given.items():

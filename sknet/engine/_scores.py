@@ -304,7 +304,8 @@ class RSquared(Score):
             self._counted = weight.any(axis=0)
             sums = np.where(self._counted, weight.sum(axis=0), 1.0)
             mean = (weight * target).sum(axis=0) / sums
-        self._total = self._sum((target - mean) ** 2, weight)
+        with np.errstate(over="ignore"):  # a loss that squares targets refuses such in its own words
+            self._total = self._sum((target - mean) ** 2, weight)
         self._residual = np.zeros_like(self._total)
 
     def emptied(self) -> "RSquared":

@@ -270,8 +270,8 @@ class Summarized(BaseEstimator):
         loss: LogLoss(multilabel=False, label_smoothing=0.0)
         optimizer: Adam(lr=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
         inputs: standardized by the training rows
-        epochs: 47
-        last epoch: loss 0.3281, score 0.9133
+        epochs: 44
+        last epoch: loss 0.4453, score 0.8867
         computes in: float64 on cpu
         """
         check_is_fitted(self)

@@ -85,6 +85,13 @@ def cross_validate(
     dict
         As scikit-learn's: "test_score", "fit_time", ...
 
+    Raises
+    ------
+    TypeError
+        If the estimator has no `fit`.
+    ValueError
+        If `cv` yields no folds.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
