@@ -264,10 +264,23 @@ class GraphDisplay(Display):
     def from_module(
         cls, module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
     ) -> Self:
-        """Follow data through a `module`, lazy or not, without computing anything; not drawn yet.
+        """Follow data through a module, without computing anything.
 
-        `inputs` are what the forward pass takes: shapes, with the batch's axis and of this `dtype`, or
-        examples. `training` is the mode of the pass. Layers are boxes, and so are operations between them.
+        Parameters
+        ----------
+        module : Module
+            Not changed, also where it is lazy.
+        *inputs : tuple of int, array, or tree of those
+            What the forward pass takes: shapes, with the batch's axis, or examples.
+        dtype : dtype, default="float32"
+            Of the inputs that are shapes.
+        training : bool, default=False
+            The mode of the pass.
+
+        Returns
+        -------
+        display
+            Not drawn yet. Layers are boxes, and so are operations between them.
 
         Raises
         ------
@@ -281,24 +294,57 @@ class GraphDisplay(Display):
     @classmethod
     @named_errors
     def from_graph(cls, graph: Graph) -> Self:
-        """Show operations of a captured `graph`, such as ``compiled_step_.gradient.graph``; not drawn yet."""
+        """Show the operations of a captured graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            What `sknet.compile.capture` returns, or ``compiled_step_.gradient.graph`` of an estimator.
+
+        Returns
+        -------
+        display
+            Not drawn yet.
+        """
         return cls(flow_of_graph(graph))
 
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the network of an `estimator`, fitted on arrays, or of a Pipeline that ends with one.
+        """Draw the network of a fitted estimator.
 
-        `ax` are the axes to draw into, None for a new figure; `kwargs` are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted on arrays; or a Pipeline that ends with one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
         """
         network = network_of(estimator)
         return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw boxes and arrows into axes `ax`, None for a new figure, and return the display.
+        """Draw boxes and arrows.
 
-        `kwargs` are passed to matplotlib's ``text`` for the boxes.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the boxes: passed to matplotlib's ``text``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         self.boxes_, self.arrows_ = [], []
@@ -333,7 +379,13 @@ class GraphDisplay(Display):
         return self
 
     def to_svg(self) -> str:
-        """Return an element ``<svg>`` whose text and arrows take the colour of the page's text."""
+        """Return the picture as SVG, whose text and arrows take the colour of the page's text.
+
+        Returns
+        -------
+        str
+            The element ``<svg>``.
+        """
         width = max(len(text) for node in self.nodes for text in (node.label, node.shape)) * LETTER + 20
         bends = [place for route in self._routes.values() for place, _ in route]
         left = min([node.place for node in self.nodes] + [place + 0.4 for place in bends])

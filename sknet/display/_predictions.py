@@ -100,12 +100,30 @@ class IntervalDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Predict intervals of a fitted regressor, or of a Pipeline that ends with one, and draw them.
+        """Predict intervals, and draw them.
 
-        The `estimator` needs `predict_interval`, which gets `X` and `coverage`; `y` are targets, if there are
-        any. The horizontal axis is the column `feature` of X, a name or a number; None is the only column, or
-        if there are several the rank of the prediction. `ax` are the axes to draw into, None for a new
-        figure; `kwargs` are passed to matplotlib's ``fill_between`` for the band.
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted regressor that has `predict_interval`; or a Pipeline that ends with one.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,), default=None
+            Their targets.
+        coverage : float, default=0.8
+            As for `predict_interval`.
+        feature : int or str, default=None
+            The column of X for the horizontal axis. None is the only column, or if there are several the
+            rank of the prediction.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the band: passed to matplotlib's ``fill_between``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -136,9 +154,19 @@ class IntervalDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw predictions, intervals and targets into axes `ax`, None for a new figure; return the display.
+        """Draw predictions, intervals and targets.
 
-        `kwargs` are passed to matplotlib's ``fill_between`` for the band.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the band: passed to matplotlib's ``fill_between``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
@@ -237,13 +265,31 @@ class AttributionDisplay(Display):
     ) -> Self:
         """Compute attributions, and draw them.
 
-        The `estimator` is fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in
-        which case the attributions for `X` are those of the network's inputs. Contributions of what a
-        `TableEncoder` or ``encoder="table"`` makes of a column are summed; gradients are those of the encoded
-        inputs. The `method` is "integrated_gradients" or "input_gradient", whose `target` it is. Inputs are
-        called `feature_names`, None for those of the fit, or are the pixels of images whose height and width
-        is `image_shape`. `ax` are the axes to draw into, None for a new figure; `kwargs` are passed to
-        matplotlib's ``imshow`` or ``barh``.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in which case
+            the attributions are those of the network's inputs. Contributions of what a `TableEncoder` or
+            ``encoder="table"`` makes of a column are summed; gradients are those of the encoded inputs.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        target : label, int or array-like of shape (n_samples,), default=None
+            As for `integrated_gradients`.
+        method : {"integrated_gradients", "input_gradient"}, default="integrated_gradients"
+            The estimator's method.
+        feature_names : list of str, default=None
+            Names of the inputs; None takes those of the fit.
+        image_shape : tuple of int, default=None
+            Height and width, if the inputs are the pixels of an image.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``imshow`` or ``barh``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -267,10 +313,23 @@ class AttributionDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, n_columns: int | None = None, most: int = 15, **kwargs: Any) -> Self:
-        """Draw the attributions into axes `ax`, None for a new figure, and return the display.
+        """Draw the attributions.
 
-        There are `n_columns` images in a row, or at `most` so many bars. `kwargs` are passed to matplotlib's
-        ``imshow`` or ``barh``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        n_columns : int, default=None
+            Images in a row.
+        most : int, default=15
+            Bars at most.
+        **kwargs : dict
+            Passed to matplotlib's ``imshow`` or ``barh``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------

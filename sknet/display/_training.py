@@ -86,11 +86,26 @@ class LossCurveDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the history of a fitted `estimator`, or of a Pipeline that ends with one.
+        """Draw the history of a fitted estimator.
 
-        The `metric` is a column of its history, such as ``"score"``; with `learning_rate`, rates are drawn,
-        too. For an ensemble for tables, there is a mean curve for each kind of members. `ax` are the axes to
-        draw into, None for a new figure; `kwargs` are passed to matplotlib's ``plot`` for the curves.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; or a Pipeline that ends with one. For an ensemble for tables, there is a mean curve for
+            each kind of members.
+        metric : str, default="loss"
+            A column of its history, such as ``"score"``.
+        learning_rate : bool, default=False
+            Whether to draw the learning rate, too.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the curves: passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
         """
         network = network_of(estimator, or_ensemble=True)
         name, best = type(network).__name__, getattr(network, "best_epoch_", None)
@@ -99,10 +114,21 @@ class LossCurveDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, learning_rate: bool = False, **kwargs: Any) -> Self:
-        """Draw the curves into axes `ax`, None for a new figure, and return the display.
+        """Draw the curves.
 
-        With `learning_rate`, rates are drawn, too. `kwargs` are passed to matplotlib's ``plot`` for the
-        curves.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        learning_rate : bool, default=False
+            Whether to draw the learning rate, too.
+        **kwargs : dict
+            Of the curves: passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------
@@ -201,10 +227,22 @@ class LearningRateDisplay(Display):
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the range test of a fitted `estimator`, or of a Pipeline's last step, or else its rates.
+        """Draw the range test of a fitted estimator, or else the rates of its fit.
 
-        A range test is that of a `LearningRateFinder` among its callbacks. `ax` are the axes to draw into,
-        None for a new figure; `kwargs` are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with a `LearningRateFinder` among its callbacks or without; or a Pipeline that ends with
+            one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
         """
         finder = found_callback(estimator, LearningRateFinder)
         if finder is not None:
@@ -218,8 +256,19 @@ class LearningRateDisplay(Display):
     def from_finder(cls, finder: LearningRateFinder, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the losses of a range test by rate, with the suggestion.
 
-        The `finder` is one of a fitted estimator's ``callbacks_``. `ax` are the axes to draw into, None for a
-        new figure; `kwargs` are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        finder : LearningRateFinder
+            One of a fitted estimator's ``callbacks_``.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -247,11 +296,27 @@ class LearningRateDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the rates of `schedules`, one, a list, or a mapping that names them, step by step.
+        """Draw the rates of schedules, step by step.
 
-        They may be any functions of a `Progress`, of a fit with `n_steps` steps, with `steps_per_epoch` in
-        each epoch and `batch_size` samples in each step. `ax` are the axes to draw into, None for a new
-        figure; `kwargs` are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        schedules : schedule, list of schedule, or mapping of str to schedule
+            Schedules, or any functions of a `Progress`; a mapping names them.
+        n_steps : int, default=1000
+            Steps of the whole fit.
+        steps_per_epoch : int, default=100
+            Steps of an epoch, for schedules that count these.
+        batch_size : int, default=32
+            Samples in a step, for schedules that count those of the epochs.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -282,9 +347,19 @@ class LearningRateDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the curves into axes `ax`, None for a new figure, and return the display.
+        """Draw the curves.
 
-        `kwargs` are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         self.lines_ = {}

@@ -73,10 +73,27 @@ class WeightsDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw a parameter of the network of a fitted `estimator`, or of a Pipeline that ends with one.
+        """Draw a parameter of a fitted estimator's network.
 
-        The `parameter` is a path, such as ``"0.weight"``; None is the first with two axes or more. `kind`,
-        `image_shape`, `ax` and `kwargs` are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; or a Pipeline that ends with one.
+        parameter : str, default=None
+            Its path, such as ``"0.weight"``; None is the first with two axes or more.
+        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
+            As for `plot`.
+        image_shape : tuple of int, default=None
+            As for `plot`.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -101,12 +118,27 @@ class WeightsDisplay(Display):
         n_columns: int | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the weights into axes `ax`, None for a new figure, and return the display.
+        """Draw the weights.
 
-        Of each `kind`, "filters" shows an image for each filter and channel of a convolution, or for each
-        unit of a linear layer whose inputs are images with the height and width `image_shape`, `n_columns` in
-        a row; "auto" chooses them where possible, then "matrix", then "histogram". `kwargs` are passed to
-        matplotlib's ``imshow`` or ``bar``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
+            "filters" shows an image for each filter and channel of a convolution, or for each unit of a
+            linear layer if `image_shape` is given; "auto" chooses them where possible, then the matrix, then
+            the histogram.
+        image_shape : tuple of int, default=None
+            Height and width of the images that the inputs of a linear layer are.
+        n_columns : int, default=None
+            Images in a row.
+        **kwargs : dict
+            Passed to matplotlib's ``imshow`` or ``bar``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------
@@ -216,9 +248,23 @@ class GradientDisplay(Display):
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, relative: bool = False, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw what the `GradientMonitor` of a fitted `estimator`, or of a Pipeline's last step, measured.
+        """Draw what the `GradientMonitor` of a fitted estimator has measured.
 
-        `relative`, `ax` and `kwargs` are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted with a `GradientMonitor` among its callbacks; or a Pipeline that ends with one.
+        relative : bool, default=False
+            As for `plot`.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -233,10 +279,21 @@ class GradientDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, relative: bool = False, **kwargs: Any) -> Self:
-        """Draw a curve for each parameter into axes `ax`, None for a new figure, and return the display.
+        """Draw a curve for each parameter.
 
-        If `relative`, each norm is divided by that of the parameter. `kwargs` are passed to matplotlib's
-        ``plot``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        relative : bool, default=False
+            Divide each norm by that of the parameter.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------

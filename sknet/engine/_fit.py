@@ -70,7 +70,13 @@ class History(dict[str, list[float]]):
         super().__init__(columns)
 
     def append(self, **values: float) -> None:
-        """Add one epoch, with a number for each name in `values`."""
+        """Add one epoch.
+
+        Parameters
+        ----------
+        **values : float
+            One number per name.
+        """
         if values.keys() != self.keys():
             epochs = self.n_epochs
             for name in values:
@@ -79,7 +85,15 @@ class History(dict[str, list[float]]):
             column.append(float(values.get(name, math.nan)))
 
     def amend(self, name: str, value: float) -> None:
-        """Add the number `value` of `name` to the last epoch, or replace it; earlier epochs get NaN."""
+        """Add a number to the last epoch, or replace it.
+
+        Parameters
+        ----------
+        name : str
+            The name; earlier epochs without it get NaN.
+        value : float
+            The number.
+        """
         self.setdefault(name, [math.nan] * self.n_epochs)[-1] = float(value)
 
     @property
@@ -92,10 +106,18 @@ class History(dict[str, list[float]]):
         return History({name: list(values) for name, values in self.items()})
 
     def to_frame(self, library: str | None = None) -> Any:
-        """Return the history as a data frame of "pandas" or "polars", one row per epoch.
+        """Return the history as a data frame, one row per epoch.
 
-        A `library` of None is pandas if installed, else polars. In pandas the epochs, counted from 1, are the
-        index; in polars they are the first column. Both are called ``"epoch"``.
+        Parameters
+        ----------
+        library : {"pandas", "polars"} or None, default=None
+            The library of the frame; None is pandas if installed, else polars.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            In pandas the epochs, counted from 1, are the index; in polars they are the first column. Both
+            are called ``"epoch"``.
 
         Raises
         ------

@@ -67,12 +67,21 @@ class Attributions:
 
     @follows_namespace
     def input_gradient(self, X: Any, target: Any = None) -> Any:
-        """Return the gradient of an output with respect to the inputs `X`, row by row, in their shape.
+        """Return the gradient of an output with respect to the inputs, row by row.
 
-        The `target` is a class label of a classifier, else the number of an output or of a label, for all
-        rows or in an array for each; None is the predicted class of each row, or the only output. Gradients
-        are those of raw outputs for a classifier (the binary one has that of its single output, with the
-        other sign for the first class), of predictions for a regressor.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+
+        Returns
+        -------
+        ndarray of the shape of X
+            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
+            the other sign for the first class), of predictions for a regressor.
 
         Raises
         ------
@@ -94,13 +103,26 @@ class Attributions:
     ) -> Any:
         """Return how much each input contributes to the difference of an output from its value at a baseline.
 
-        It is the gradient averaged over the straight line from the baseline to the row of `X`, times the
-        difference between them, by the Gauss-Legendre rule with `n_steps` points, 1,000 at most. The
-        contributions of a row sum to the difference of the outputs, up to the error of the rule. A `baseline`
-        says nothing, such as a black image or the means of the features: a number, or an array for all rows
-        or for each; None is 0. With an encoder, it has encoded rows, where 0 is the median of a number, and
-        contributions of all that a column of the table is encoded as are summed. The `target` is as for
-        `input_gradient`.
+        It is the gradient averaged over the straight line from the baseline to the row, times the
+        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
+        of the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        baseline : number or array-like of shape (n_features,) or (n_samples, n_features), default=None
+            Inputs that say nothing, such as a black image or the means of the features; None is 0. With an
+            encoder, these are encoded rows, where 0 is the median of a number.
+        target : label, int or array-like of shape (n_samples,), default=None
+            As for `input_gradient`.
+        n_steps : int, default=50
+            Points on each line, 1,000 at most.
+
+        Returns
+        -------
+        ndarray of the shape of X
+            Contributions; with an encoder, those of all that a column of the table is encoded as, summed.
 
         Raises
         ------

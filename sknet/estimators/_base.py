@@ -62,7 +62,18 @@ class HoldsLists(PlainNumbers, BaseEstimator):
         return list(names_of(cast(Hashable, cls)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; if `deep`, those of objects, as ``callbacks__0__patience``, too."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
         found: dict[str, Any] = super().get_params(deep)
         if deep:
             for name in self._get_param_names():
@@ -74,7 +85,15 @@ class HoldsLists(PlainNumbers, BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``optimizer__lr`` or ``callbacks__0__patience``.
 
-        Names in `params` are those of `get_params`.
+        Parameters
+        ----------
+        **params : dict
+            Values by the names that `get_params` returns.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------
@@ -212,9 +231,17 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             cls.fit = explained_call(cls.fit)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, also nested ones such as ``optimizer__lr``; return the estimator.
+        """Set parameters, also nested ones such as ``optimizer__lr``.
 
-        Names in `params` that do not exist are told with those that do.
+        Parameters
+        ----------
+        **params : dict
+            New values.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------
@@ -420,11 +447,16 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         )
 
     def slim(self) -> Self:
-        """Return a fitted copy that predicts the same and has nothing that only training needs.
+        """Return a copy that predicts the same and has nothing that only training needs.
 
         Its pickle is hardly larger than its parameters: the rest, about 1.5 kB, is compressed. It has no
         history; a fit that continues it begins with the state of the optimizer and the patience of a first
         fit.
+
+        Returns
+        -------
+        estimator
+            Fitted. This one stays as it is.
 
         Raises
         ------

@@ -231,7 +231,18 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
-        """Predict labels of `X`, in each column of labels the most probable; of several a 0/1 indicator."""
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        """
         return self._labelled(X)
 
     def _labelled(self, X: Any) -> Any:
@@ -274,10 +285,22 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return chosen_classes(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows of `X` whose labels `y` are predicted, all where a row has several.
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        `sample_weight` has weights of samples, or of labels: a row counts as the mean of its labels. Missing
-        labels, NaN, weigh nothing.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
+            weigh nothing.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if (seen := score_weights(y, weight)) is not None:
@@ -299,7 +322,13 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
     def freeze(self) -> "FrozenClassifier":
-        """Return a predictor without any training state: small, picklable, fast for single rows."""
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenClassifier
+            With the parameters as they are now.
+        """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
 

@@ -499,10 +499,20 @@ class SupportsCallbacks(CallbackSupportMixin):
     """scikit-learn's support of its callbacks, which says where sknet's own belong."""
 
     def set_callbacks(self, *callbacks: Any) -> Any:
-        """Set `callbacks` of scikit-learn, `sklearn.callback`; those of sknet are the parameter of this name.
+        """Set callbacks of scikit-learn, `sklearn.callback`; those of sknet are the parameter `callbacks`.
 
         A fit is a task of theirs and every epoch in it another; a `partial_fit` is a fit of one epoch, as in
-        scikit-learn. None removes those that were set.
+        scikit-learn.
+
+        Parameters
+        ----------
+        *callbacks : object
+            Objects of scikit-learn's protocol; none removes those that were set.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------

@@ -274,10 +274,16 @@ class Frozen:
     ) -> None:
         """Write one Python file with functions that do what the methods do, and that need NumPy alone.
 
-        The module at `path` holds all parameters, and has `predict`, `predict_proba`, ...; its `transform`
-        returns the output of a `layer`, None for a transformer's code, and for none of other predictors. Its
-        `predict_interval` returns intervals of this `coverage`; None is 0.8, or no such function where the
-        loss has learned quantiles of another one.
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all parameters.
+        layer : int or str, default=None
+            The layer whose output the file's `transform` returns; None for that of a transformer's code, and
+            for none of other predictors.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
 
         Warns
         -----

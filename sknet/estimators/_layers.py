@@ -47,14 +47,25 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     @named_errors
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:
-        """Return the output of a `layer` for `X`: hidden activations, in evaluation mode.
+        """Return the output of a layer: hidden activations, in evaluation mode.
 
-        A layer has a number in the order in which the network calls its layers, -1 for the last, or the path
-        of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside another, and
-        all else that the network's own forward pass calls as one layer each; -2 is the last hidden layer,
-        which a network of a single layer lacks. A module that is called several times is named with the
-        number of the call, ``"act:0"``. Nothing after the layer is computed, and of several arrays that it
-        returns the first is taken. The result is as `set_output` asks for it.
+        Nothing after the layer is computed.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        layer : int or str, default=-2
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or
+            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+            hidden layer, which a network of a single layer lacks. A module that is called several times is
+            named with the number of the call, ``"act:0"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first. As `set_output` asks for it.
 
         Raises
         ------
@@ -65,9 +76,19 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return in_container(self, X, output, lambda: self.get_feature_names_out(layer=layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str = -2) -> Any:
-        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with those of the fit; `layer` is as for `transform`.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int or str, default=-2
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
 
         Raises
         ------
@@ -88,9 +109,19 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return np.zeros((1, self.n_features_in_)) if inputs is None else inputs.example
 
     def layer(self, layer: int | str = -2) -> "LayerOutput":
-        """Return a fitted transformer whose output is that of a `layer`, as for `transform`, for a pipeline.
+        """Return a transformer whose output is that of a layer, for a pipeline.
 
         It has a copy of the network as it is now, and does not change when this estimator is fitted again.
+
+        Parameters
+        ----------
+        layer : int or str, default=-2
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
         """
         found = LayerOutput(self.freeze(), layer)
         if "feature_names_in_" in vars(self):
@@ -151,7 +182,17 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         return int(self.estimator.n_features_in_)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that there is such a layer; the network stays as it is, and `X` and `y` are not looked at.
+        """Check that there is such a layer; the network stays as it is.
+
+        Parameters
+        ----------
+        X, y : object, default=None
+            Not looked at.
+
+        Returns
+        -------
+        self
+            As it was.
 
         Raises
         ------
@@ -163,10 +204,19 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
 
     @follows_namespace
     def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return the output of the layer for `X`, of several arrays the first.
+        """Return the output of the layer.
 
-        `lengths` are the numbers of steps of sequences in X that are not padding, for a network that takes
-        them.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding, for a network that takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first.
         """
         _check_feature_names(self, X, reset=False)
         if type(X) is np.ndarray or not is_array(X):
@@ -175,13 +225,34 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         return to_device(self.estimator.transform(given, layer=self.layer), device_of(X))
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None) -> Any:
-        """Return `transform` of `X` and `lengths`; the network stays as it is, and `y` is not looked at."""
+        """Return what `transform` returns; the network stays as it is.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `transform`.
+        y : object, default=None
+            Not looked at.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
         return self.fit().transform(X, **({} if lengths is None else {"lengths": lengths}))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return names for the columns that `transform` returns: ``"layeroutput0"``, ...
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with those of the network's fit.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the network's fit.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            ``"layeroutput0"``, ...
         """
         _check_feature_names_in(self, input_features, generate_names=False)
         return feature_names(self, self.estimator._layer_shape(self.layer), self.layer)

@@ -286,9 +286,19 @@ class MultiHeadNet(NetOptions, SequenceFit):
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state.
 
-        `X`, `y`, `sample_weight`, `lengths`, `X_val`, `y_val`, `sample_weight_val` and `lengths_val` are as
-        for `fit`. The first call needs `classes`: all labels that will occur, by the names of the heads that
-        have some.
+        Parameters
+        ----------
+        X, y, sample_weight, lengths
+            A part of the rows, as for `fit`.
+        classes : dict of array-like, default=None
+            In the first call: all labels that will occur, by the names of the heads that have classes.
+        X_val, y_val, sample_weight_val, lengths_val
+            As for `fit`.
+
+        Returns
+        -------
+        self
+            The estimator.
         """
         self._check_classes(classes)
         return self._fit_part(
@@ -329,9 +339,20 @@ class MultiHeadNet(NetOptions, SequenceFit):
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict the targets of all heads for `X` with `lengths`, as for `fit`, in a dict or frame as y was.
+        """Predict the targets of all heads.
 
-        Heads with classes give labels of largest output, others what their losses estimate.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray, or data frame
+            As y was given: the label of largest output of heads with classes, and what the losses of others
+            estimate.
         """
         found = self._results(with_lengths(X, lengths), "labels")
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
@@ -339,9 +360,19 @@ class MultiHeadNet(NetOptions, SequenceFit):
     @available_if(has_classes)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict probabilities for `X` with `lengths`, by the names of heads with classes.
+        """Predict the probabilities of heads with classes.
 
-        Columns are in the order of `classes_`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
         """
         return self._results(with_lengths(X, lengths), "probabilities")
 
@@ -363,7 +394,24 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return numbered(self, X, target, self._targets.n_outputs, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return the mean of `scores`, those of all heads, for `X` with `lengths`, `y` and `sample_weight`.
+        """Return the mean of the scores of all heads: accuracies, and R2 of numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        float
+            1 at best. Of times and events it is the concordance, see `Cox.score`; other heads whose losses
+            alone read y are left out.
 
         Raises
         ------
@@ -373,11 +421,23 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return float(np.mean(list(self.scores(X, y, sample_weight, lengths=lengths).values())))
 
     def scores(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> dict[str, float]:
-        """Return the score of each head, by name: its accuracy, or R2 of numbers.
+        """Return the score of each head: its accuracy, or R2 of numbers.
 
-        `X` and `lengths` are as for `fit`, and `y` has the targets of all heads; missing ones are not scored.
-        `sample_weight` has a weight for each row. Of times and events it is the concordance, see `Cox.score`;
-        other heads whose losses alone read y are left out.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of float
+            By the names of the heads.
 
         Raises
         ------
@@ -401,7 +461,13 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return found
 
     def freeze(self) -> "FrozenMultiHeadNet":
-        """Return a predictor without any training state: small, picklable, fast for single rows."""
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenMultiHeadNet
+            With the parameters as they are now.
+        """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenMultiHeadNet  # fits do without it
 

@@ -40,9 +40,17 @@ class NetOptions(WithEncoder, NamedOptions):
     module: Any
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
+        """Set parameters, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
 
-        A class becomes an ``nn.ModuleFactory`` when an argument of its constructor is in `params`.
+        Parameters
+        ----------
+        **params : dict
+            New values; a class becomes an ``nn.ModuleFactory`` when an argument of its constructor is set.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------

@@ -377,10 +377,18 @@ class NamedOptions(BaseNet):
     device: str | None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, also nested ones such as ``optimizer__lr``; return the estimator.
+        """Set parameters, also nested ones such as ``optimizer__lr``.
 
-        A loss, optimizer or encoder that is a name becomes an object when one of its own parameters is in
-        `params`.
+        Parameters
+        ----------
+        **params : dict
+            New values; a loss, optimizer or encoder that is a name becomes an object when one of its own
+            parameters is set.
+
+        Returns
+        -------
+        self
+            The estimator.
         """
         for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES), ("encoder", ENCODERS)):
             value = params.get(option, getattr(self, option, None))
@@ -430,9 +438,19 @@ class Decisions(BaseClassifier):
 
     @follows_namespace
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels of `X`, in each column of labels the most probable; of several a 0/1 indicator.
+        """Predict labels.
 
-        An `offset` is added to the outputs of a network that was fitted with one; None adds 0.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
         return self._labelled(with_offset(X, offset))
 
@@ -451,27 +469,62 @@ class Decisions(BaseClassifier):
     @available_if(gives_sets)
     @follows_namespace
     def predict_set(self, X: Any, coverage: float = 0.9, *, offset: Any = None) -> Any:
-        """Predict sets of classes, of which the share `coverage` has the true one among them.
+        """Predict sets of classes, of which a share has the true one among them.
 
-        It is the share for rows like those that were held out. Whether each class is in the set of a row of
-        `X`, as at least one is, has shape (n_samples, n_classes). An `offset` is as for `predict`.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        coverage : float in (0, 1), default=0.9
+            The share, for rows like those that were held out.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), dtype=bool
+            Whether each class is in the set of the row; at least one is.
         """
         return conformal_sets(self._targets, to_host(self.predict_proba(X, offset=offset)), coverage)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return the share of rows of `X` whose labels `y` are predicted, all where a row has several.
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        `sample_weight` has weights of samples, or of labels: a row counts as the mean of its labels. Missing
-        labels, NaN, weigh nothing. An `offset` is as for `predict`.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
+            weigh nothing.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
     @follows_namespace
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
-        """Return the network's raw outputs for `X`: logits, or whatever the loss expects.
+        """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        For two classes there is one column, positive where the second is more likely; for several columns of
-        labels an array for each, and for ordered classes log probabilities. An `offset` is as for `predict`.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
+            For two classes one column, positive where the second is more likely; for several columns of
+            labels an array for each, and for ordered classes log probabilities.
         """
         output = self._decided(with_offset(X, offset))
         with active(device_of(output)):
@@ -480,10 +533,23 @@ class Decisions(BaseClassifier):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
-        """Predict probabilities several times with dropout as in training: Monte-Carlo dropout.
+        """Predict several times with dropout as in training: Monte-Carlo dropout.
 
-        Norms go on with their running statistics. Probabilities for `X` of `n_draws` draws, whose dropped
-        units `random_state` decides, come along a first axis: their spread tells how sure the network is.
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        n_draws : int, default=30
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Decides what is dropped.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples, ...)
+            Probabilities; means and deviations over the first axis summarize them.
 
         Raises
         ------

@@ -72,7 +72,18 @@ class BaseRegressor(RegressorMixin, BaseNet):
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
-        """Predict the targets of `X`: means, medians or quantiles, as the loss estimates."""
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles.
+        """
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
 
@@ -80,11 +91,22 @@ class BaseRegressor(RegressorMixin, BaseNet):
         return chosen_predictions(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R2 of predictions for `X`, the coefficient of determination: 1 at best, 0 for means of `y`.
+        """Return the coefficient of determination of the predictions, R2.
 
-        Several outputs are averaged. `sample_weight` has weights of samples, or of targets; missing targets,
-        NaN, weigh nothing. If the loss alone reads y: of times and events the concordance, see `Cox.score`,
-        of others minus the mean loss.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y: of times and events the concordance, see `Cox.score`, of others minus the mean loss.
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
@@ -117,7 +139,13 @@ class BaseRegressor(RegressorMixin, BaseNet):
             return -mean_loss(model, output, y, on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
-        """Return a predictor without any training state: small, picklable, fast for single rows."""
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenRegressor
+            With the parameters as they are now.
+        """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
 
@@ -143,10 +171,23 @@ class UncertainRegressor(BaseRegressor):
 
     @follows_namespace
     def predict(self, X: Any, return_std: bool = False, *, offset: Any = None) -> Any:
-        """Predict the targets of `X`: means, medians or quantiles, of several the quantile nearest to 0.5.
+        """Predict targets.
 
-        With `return_std` and the loss ``"gaussian_nll"``, standard deviations are returned, too. An `offset`
-        is added to the outputs of a network that was fitted with one; None adds 0.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
 
         Raises
         ------
@@ -161,11 +202,24 @@ class UncertainRegressor(BaseRegressor):
         return prediction, self._targets_of(X, "deviations", "predict_std")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R2 of predictions for `X`, the coefficient of determination: 1 at best, 0 for means of `y`.
+        """Return the coefficient of determination of the predictions, R2.
 
-        Several outputs are averaged. `sample_weight` has weights of samples, or of targets; missing targets,
-        NaN, weigh nothing. An `offset` is as for `predict`. If the loss alone reads y, such as times and
-        events, it is minus the mean loss.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y, such as times and events, minus the mean loss.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
@@ -177,8 +231,21 @@ class UncertainRegressor(BaseRegressor):
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
         """Predict several times with dropout as in training: Monte-Carlo dropout.
 
-        Norms go on with their running statistics. Predictions for `X` of `n_draws` draws, whose dropped units
-        `random_state` decides, come along a first axis: their spread tells how sure the network is.
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        n_draws : int, default=30
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Decides what is dropped.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples, ...)
+            Predictions; means and deviations over the first axis summarize them.
 
         Raises
         ------

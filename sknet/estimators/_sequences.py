@@ -26,12 +26,25 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
-        """Return the output of a `layer` for `X` with `lengths`: hidden activations, in evaluation mode.
+        """Return the output of a layer: hidden activations, in evaluation mode.
 
-        Numbers of layers count those of a `Sequential` inside another, and all else that the network's own
-        forward pass calls as one each, -1 for the last and -2 for the last hidden one; or it is the path of a
-        module, such as ``"encoder.0"``, with ``":0"`` for one of several calls. Nothing after the layer is
-        computed, and of several arrays that it returns the first is taken.
+        Nothing after the layer is computed.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int or str, default=-2
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or
+            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+            hidden layer. A module that is called several times is named with the number of the call,
+            ``"act:0"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first. As `set_output` asks for it.
 
         Raises
         ------
@@ -41,7 +54,20 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         return super().transform(with_lengths(X, lengths), layer)
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
-        """Fit on `X`, `y`, `lengths` and `params` of `fit`, and return `transform` of the same rows."""
+        """Fit, and return what `transform` returns for the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As for `fit`.
+        **params : dict
+            More arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
         given = {} if lengths is None else {"lengths": lengths}
         return self.fit(X, y, **given, **params).transform(X, **given)
 
@@ -49,11 +75,20 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
     def input_gradient(self, X: Any, target: Any = None, *, lengths: Any = None) -> Any:
         """Return the gradient of an output with respect to the inputs, row by row.
 
-        `X` and `lengths` are as for `fit`. The `target` is a class label, else the number of an output or of
-        a label, for all rows or in an array for each; None is the predicted class of each row, or the only
-        output. Gradients have the shape of X: of raw outputs for a classifier (the binary one has that of its
-        single output, with the other sign for the first class), of predictions for a regressor, of codes for
-        a transformer; of several inputs for those that hold real numbers.
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
+            the other sign for the first class), of predictions for a regressor, of codes for a transformer.
+            Of several inputs those that hold real numbers.
 
         Raises
         ------
@@ -68,11 +103,25 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
     ) -> Any:
         """Return how much each input contributes to the difference of an output from its value at a baseline.
 
-        It is the gradient averaged over the straight line from the baseline to the row, times the difference
-        between them, by the Gauss-Legendre rule with `n_steps` points. The contributions of a row sum to the
-        difference of the outputs, up to the error of the rule. `X`, `lengths`, which are those of the
-        baseline too, and `target` are as for `input_gradient`. A `baseline` says nothing, such as a black
-        image or the means of the features: a number, or an array of the shape of X or of a row; None is 0.
+        It is the gradient averaged over the straight line from the baseline to the row, times the
+        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
+        of the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; the baseline has the same lengths.
+        baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
+            Inputs that say nothing, such as a black image or the means of the features; None is 0.
+        target : label, int or array-like of shape (n_samples,), default=None
+            As for `input_gradient`.
+        n_steps : int, default=50
+            Points on each line.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Contributions. Of several inputs those that hold real numbers.
 
         Raises
         ------
@@ -186,7 +235,18 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict labels, or a 0/1 indicator of several, of `X`, with `lengths` and `offset` as for `fit`."""
+        """Predict labels.
+
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The label of largest output; for several labels a row, a 0/1 indicator.
+        """
         return super().predict(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
@@ -219,17 +279,36 @@ class SequenceClassifier(SequenceFit, Decisions):
     def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        `X`, `lengths` and `offset` are as for `fit`. For two classes there is one column, positive where the
-        second is more likely.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
         """
         return super().decision_function(with_lengths(X, lengths), offset=offset)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return the share of rows whose labels `y` are predicted, all of them where a row has several.
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        `X`, `lengths` and `offset` are as for `fit`; `sample_weight` has a weight for each row.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         return super().score(with_lengths(X, lengths), y, sample_weight, offset=offset)
 
@@ -257,10 +336,21 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
 
     @follows_namespace
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict targets: means, medians or quantiles, of several quantiles the one nearest to 0.5.
+        """Predict targets.
 
-        `X`, `lengths` and `offset` are as for `fit`. With `return_std` and the loss ``"gaussian_nll"``,
-        standard deviations are returned, too.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+        return_std : bool, default=False
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
+
+        Returns
+        -------
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
 
         Raises
         ------
@@ -299,9 +389,21 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return R2, the share of the variance of targets `y` that is explained, as a mean over outputs.
+        """Return R2, the share of the targets' variance that is explained.
 
-        `X`, `lengths` and `offset` are as for `fit`; `sample_weight` has a weight for each row.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
@@ -378,7 +480,19 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
-        """Return the code of `X` with `lengths`, or the output of another `layer`, as classifiers do.
+        """Return the code of X, or the output of another layer.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
 
         Raises
         ------
@@ -394,9 +508,20 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         return super().inverse_transform(with_lengths(X, lengths))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return minus the mean loss of reconstructing `X` with `lengths`, or of `y` for ``target="y"``.
+        """Return minus the mean loss: the larger, the better.
 
-        For the squared error, it is half of the mean square. Padding counts nothing, `sample_weight` weighs
-        rows.
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; padding counts nothing.
+        y : array-like of shape (n_samples, ...), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight))

@@ -48,7 +48,19 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None) -> Any:
-        """Return the code of `X`, or the output of another `layer`, its number or path, as for classifiers.
+        """Return the code of X, or the output of another layer.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
 
         Raises
         ------
@@ -58,14 +70,35 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         return super().transform(X, self._meant(layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
-        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with those of the fit; `layer` is as for `transform`.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
-        """Return a fitted transformer to the code or another `layer`, with a copy of the network."""
+        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
+
+        Parameters
+        ----------
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
+        """
         return super().layer(self._meant(layer))
 
 
@@ -185,9 +218,21 @@ class BaseTransformer(Coding, NamedOptions):
             return to_device(targets.restore(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return minus the mean loss of reconstructing `X`, or of `y` for ``target="y"``.
+        """Return minus the mean loss: the larger, the better.
 
-        For the squared error, it is half of the mean square. `sample_weight` has a weight for each row.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
         """
         check_is_fitted(self)
         model, targets = self.model_, self._targets
@@ -212,7 +257,13 @@ class BaseTransformer(Coding, NamedOptions):
         return np.asarray(found, kind if is_real else None)
 
     def freeze(self) -> FrozenTransformer:
-        """Return a transformer without any training state: small, picklable, fast for single rows."""
+        """Return a transformer without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenTransformer
+            With the parameters as they are now.
+        """
         return self._frozen_as(FrozenTransformer, self._meant(None))
 
     def _chosen(self, X: Any, target: Any) -> Chosen:

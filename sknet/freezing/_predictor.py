@@ -250,8 +250,14 @@ class FrozenPipeline:
     ) -> None:
         """Write one Python file with functions like the methods, which needs only NumPy.
 
-        The module at `path` contains all parameters, and has `predict`, `predict_proba`, ...; `layer` and
-        `coverage` are as for the last step's `to_python`: of the file's `transform` and `predict_interval`.
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which contains all parameters.
+        layer : int or str, default=None
+            As for the last step's `to_python`: the layer whose output the file's `transform` returns.
+        coverage : float, default=None
+            As for the last step's `to_python`, of the intervals that the file's `predict_interval` returns.
 
         Raises
         ------

@@ -470,11 +470,22 @@ class Search(PlainNumbers, BaseSearchCV):
 
     @_fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Run the search, and return it with the attributes of scikit-learn's.
+        """Run the search.
 
-        `X` has shape (n_samples, ...), or is a dict of several inputs by the names of a network's arguments;
-        `y` are targets. `params` are for the estimator's `fit`, the scorers and the splitter, as in
-        scikit-learn: an array with an entry for each row is split like X, and `groups` is for the splitter.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), or dict of those
+            Inputs; several by the names of a network's arguments.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets.
+        **params : dict
+            For the estimator's `fit`, the scorers and the splitter, as in scikit-learn: an array with an
+            entry for each row is split like X, and `groups` is for the splitter.
+
+        Returns
+        -------
+        self
+            With the attributes of scikit-learn's search.
         """
         scorers, refit_metric = self._get_scorers()
         X, y = utils.indexable(X, y)

@@ -159,10 +159,19 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     _plan: Plan
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the encoding of every column of `X`; a fit that fails leaves the encoder unchanged.
+        """Fit the encoding of every column.
 
-        X is a frame of pandas, polars or any library with the dataframe interchange protocol, an array-like
-        or a sparse matrix; `y` are targets: labels or numbers. The encoder is returned.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            A frame of pandas, polars or any library with the dataframe interchange protocol.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets: labels or numbers.
+
+        Returns
+        -------
+        self
+            The fitted encoder. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -173,9 +182,19 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit the encoding of every column of `X`, and encode the rows, none by its own target in `y`.
+        """Fit the encoding of every column, and encode the rows, none by its own target.
 
-        What is returned is to be trained on: outputs of `transform` differ for target-encoded columns.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            As for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            Outputs to train on. Those of `transform` differ for target-encoded columns.
         """
         table, fitted = self._learn(X, y)
         return self._encoded(table, fitted)
@@ -211,7 +230,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return fitted
 
     def transform(self, X: Any) -> Any:
-        """Encode the rows of `X`, with the columns of `fit`, as finite numbers of shape (n, n_features_out_).
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            Finite numbers.
 
         Raises
         ------
@@ -226,9 +255,19 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.read(self, X)
 
     def encode(self, table: Table, fitted: "dict[int, Crossed] | None" = None) -> Any:
-        """Encode a `table` that has been read with the schema of the fit; for estimators that read it once.
+        """Encode a table that has been read with the schema of the fit; for estimators that read it once.
 
-        For the rows that the encoder was fitted to, it takes what was `fitted`.
+        Parameters
+        ----------
+        table : Table
+            Rows.
+        fitted : dict of int to Crossed, default=None
+            The encoder fitted to these rows.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            As for `transform`.
         """
         return self._encoded(table, fitted)
 
@@ -268,9 +307,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.notes
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the outputs, such as ``age``, ``age_tree3``, ``age_missing``, ``city_Rome``.
+        """Return the names of the outputs.
 
-        `input_features` are None, or the names of the columns of `fit`.
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns, which must be those of `fit`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            Such as ``age``, ``age_tree3``, ``age_quantile0``, ``age_missing``, ``city_Rome``, ``zip_target``.
         """
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)

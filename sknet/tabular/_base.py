@@ -172,10 +172,18 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, also nested ones such as ``sharp__epochs``; return the estimator.
+        """Set parameters, also nested ones such as ``sharp__epochs``.
 
-        If a nested one is among `params`, "auto" becomes a `Members`, and the name of a loss becomes the
-        loss.
+        Parameters
+        ----------
+        **params : dict
+            New values. If a nested parameter is set, "auto" becomes a `Members`, and the name of a
+            loss becomes the loss.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------
@@ -594,13 +602,26 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     ) -> np.ndarray:
         """Return how much each column contributes to the difference of an output from that of a baseline.
 
-        Contributions, to logits for a classifier and to predictions for a regressor, have the shape of `X`;
-        those of all that a column is encoded as are summed. Those of a row sum to the difference of the
-        outputs, up to the error of the rule, which falls with `n_steps`, the points on each line. A
-        `baseline` has one row or as many as X that say nothing, such as a typical one; None is where all
-        encodings are 0: medians of numbers, and no level of a category. The `target` is a class label of a
-        classifier, else the number of an output or of a label, for all rows or in an array for each; None is
-        the predicted class of each row, or the only output.
+        Contributions of all that a column is encoded as are summed. Those of a row sum to the difference of
+        the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        baseline : frame or array-like of shape (1, n_features) or (n_samples, n_features), default=None
+            Rows that say nothing, such as a typical one; None is where all encodings are 0: medians of
+            numbers, and no level of a category.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+        n_steps : int, default=50
+            Points on each line.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Contributions to logits for a classifier, to predictions for a regressor.
 
         Raises
         ------
@@ -621,9 +642,14 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return which output of each row is meant."""
 
     def slim(self) -> Self:
-        """Return a fitted copy that predicts the same and has nothing that only training needs.
+        """Return a copy that predicts the same and has nothing that only training needs.
 
         Its members have no history, and `oof_prediction_` has no rows.
+
+        Returns
+        -------
+        estimator
+            Fitted. This one stays as it is.
 
         Raises
         ------

@@ -135,14 +135,31 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def freeze(self) -> "FrozenTabularClassifier":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
-        What it predicts has the same bits.
+        Returns
+        -------
+        FrozenTabularClassifier
+            With the members as they are now; what it predicts has the same bits.
         """
         return FrozenTabularClassifier(self._frozen_parts())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return the accuracy: the share of rows of `X` with all labels of `y` right.
+        """Return the accuracy: the share of rows with all labels right.
 
-        `sample_weight` has a weight for each row; an `offset` is as for `predict`.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         return _accuracy(self.predict(X, offset=offset), y, sample_weight)
 
@@ -271,10 +288,23 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R2, the share of the variance of targets `y` that is explained, as a mean over outputs.
+        """Return R2, the share of the targets' variance that is explained.
 
-        `X` and an `offset` are as for `predict`. Targets that are missing, NaN, are not scored;
-        `sample_weight` has weights of samples, or of targets.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; those that are missing, NaN, are not scored.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
         """
         y = dense_targets(y)
         if (seen := score_weights(y, sample_weight)) is not None:
@@ -284,7 +314,10 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     def freeze(self) -> "FrozenTabularRegressor":
         """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
-        What it predicts has the same bits.
+        Returns
+        -------
+        FrozenTabularRegressor
+            With the members as they are now; what it predicts has the same bits.
         """
         return FrozenTabularRegressor(self._frozen_parts(), self._bounds)
 

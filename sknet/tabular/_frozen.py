@@ -102,10 +102,14 @@ class FrozenTabular(Predicts):
     def to_python(self, path: str | os.PathLike[str], *, coverage: float | None = None) -> None:
         """Write one Python file with functions that do what the methods do, and that need NumPy alone.
 
-        The module at `path` has `predict`, `predict_proba`, ..., and holds all members and their encoders.
-        Tables are arrays, lists of rows, data frames, or dicts of columns by name. Its `predict_interval`
-        returns intervals of this `coverage`; None is 0.8, or no such function where the loss has learned
-        quantiles of another one.
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all members and
+            their encoders. Tables are arrays, lists of rows, data frames, or dicts of columns by name.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
 
         Raises
         ------

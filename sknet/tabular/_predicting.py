@@ -71,17 +71,36 @@ class Classifies(Predicts):
         return self._targets.decode(self._decided(outputs), self._loss_function.threshold)
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels of `X`, in each column of labels the most probable; of several a 0/1 indicator.
+        """Predict labels.
 
-        An `offset` is added to the outputs of an ensemble that was fitted with one; None adds 0.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
         return self._labels(self._outputs(with_offset(X, offset)))
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
-        """Return the mixed raw outputs for `X`: logits, or whatever the loss expects.
+        """Return the mixed raw outputs: logits, or whatever the loss expects.
 
-        For two classes there is one column, positive where the second is more likely. An `offset` is as for
-        `predict`.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
+            For two classes one column, positive where the second is more likely.
         """
         outputs = self._outputs(with_offset(X, offset))
         return self._targets.decisions(self._decided(outputs))
@@ -116,10 +135,20 @@ class Regresses(Predicts):
         return clipped
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict the targets of `X`: means, medians or quantiles, as the loss estimates.
+        """Predict targets.
 
-        They are not beyond the targets of the fit, unless ``extrapolate`` is true or the fit had an offset.
-        An `offset` is added to the outputs of an ensemble that was fitted with one; None adds 0.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
+            ``extrapolate`` is true or the fit had an offset.
         """
         return self._means(self._outputs(with_offset(X, offset)))
 
