@@ -685,7 +685,8 @@ def step_function(
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
             # The parameters, too: NaN in them need not reach the loss (a ReLU in a product makes 0 of it).
-            squares = ops.sum_squares(found.gradient, *unseen(model, flat))
+            others = [flat] if is_masked else unseen(model, flat)  # in a stack each is a launch of its own
+            squares = ops.sum_squares(found.gradient, *others)
             is_fine = ops.where(is_fine, _is_finite(data + penalty + squares), False)
 
         def kept(after: Tensor, before: Tensor) -> Tensor:

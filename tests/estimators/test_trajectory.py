@@ -108,7 +108,7 @@ OWN = [*ACTIVATIONS[::3], *SCHEDULES[::2], *OTHERS]
 @pytest.mark.parametrize(("task", "params"), OWN, ids=shown)
 def test_sknets_signature(task, params):
     raw = {"scale_inputs": False} | ({} if task in CLASSIFICATIONS else {"scale_target": False})
-    raw |= {"dtype": "float64", "monitor": "score", "early_stopping": False}
+    raw |= {"dtype": "float64", "monitor": "score", "early_stopping": False, "alpha": 1e-4}
     ours = fitted(sknet, task, raw | translated(dict(params)))
     assert_follows(ours, fitted(sklearn.neural_network, task, params))
 

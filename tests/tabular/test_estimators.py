@@ -402,6 +402,7 @@ def test_any_table(seed):
     except ValueError as error:
         assert "column 'c0'" in str(error)  # noqa: PT017  which of the two it is depends on the table
         return
+    unit = np.std(y) if task == "regression" else 1.0  # networks compute in float32, in units of the targets
     for part in (rows, harmed(rows, seed)):
         found = model.predict(part) if task == "regression" else model.predict_proba(part)
         assert np.isfinite(found).all()
@@ -409,5 +410,5 @@ def test_any_table(seed):
             (model.predict if task == "regression" else model.predict_proba)(part.iloc[1:2]),
             found[1:2],
             rtol=1e-4,
-            atol=1e-6,
+            atol=1e-6 * unit,
         )

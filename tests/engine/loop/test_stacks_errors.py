@@ -327,8 +327,10 @@ def test_one_thread_is_enough(sizes, fake_device):
 # -- what a step costs ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rates", "penalties", "dropout", "running means"])
-def test_a_step_of_many_has_as_many_launches_as_one_of_few(name, fake_device, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "most"), [("rates", 17), ("penalties", 23), ("dropout", 17), ("running means", 30)]
+)
+def test_a_step_of_many_has_as_many_launches_as_one_of_few(name, most, fake_device, monkeypatch):
     monkeypatch.setattr(_runners, "SECONDS", 1e9)
     monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
     make, _ = FAMILIES[name]
@@ -349,7 +351,7 @@ def test_a_step_of_many_has_as_many_launches_as_one_of_few(name, fake_device, mo
         assert more.reads == few.reads
         return (more.launches - few.launches) / 20
 
-    assert of_a_step(50) == of_a_step(3) <= 2 * of_a_step(1)
+    assert of_a_step(50) == of_a_step(3) == most
 
 
 def test_the_documents_state_the_launches(fake_device, monkeypatch):
