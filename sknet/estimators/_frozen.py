@@ -408,7 +408,6 @@ class FrozenClassifier(Frozen):
             ABOVE_ZERO,
             Each((tuple,), [ABOVE_ZERO, Each((tuple, list), ABOVE_ZERO)]),
             None,
-            ABSENT,
         ],
     }
     _stored = (*Frozen._stored, "_temperature")
@@ -499,7 +498,7 @@ class FrozenTransformer(Frozen):
     _targets: RealTargets | ArrayTargets
     _kind = "transformer"
     _stored_fields = {
-        "_code": [int, str, ABSENT],
+        "_code": [int, str],
     }
     _stored = (*Frozen._stored, "_code")
 
