@@ -38,8 +38,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "sharp": {
         "per_fold": {"binary": 1, "multiclass": 1, "regression": 2},
-        "hidden_layer_sizes": {"binary": (256, 256), "multiclass": (256, 256), "regression": (256, 128)},
-        "epochs": {"binary": 11, "multiclass": 34, "regression": 14},
+        "hidden_layer_sizes": (256, 256),
+        "epochs": {"binary": 11, "multiclass": 34, "regression": 20},
         "rows": {"binary": 20_000, "multiclass": 108_000, "regression": 20_000},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
         "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
