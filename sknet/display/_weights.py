@@ -10,14 +10,7 @@ from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
-from sknet.display._base import (
-    Display,
-    as_label,
-    found_callback,
-    largest,
-    network_of,
-    tiled,
-)
+from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled
 
 KINDS = ("auto", "filters", "matrix", "histogram")
 

@@ -131,10 +131,8 @@ def _decided(
 ) -> Recipe:
     """Return the recipe with a network's plan, and ``early_stopping="auto"``, decided by the rows."""
     if recipe.plan is not None:
-        is_planned = not incremental
-        recipe = (
-            _planned(recipe, trainer.n_rows(given), given.X) if is_planned else recipe._replace(plan=None)
-        )
+        n_rows = trainer.n_rows(given)
+        recipe = recipe._replace(plan=None) if incremental else _planned(recipe, n_rows, given.X)
     if not is_auto(recipe.early_stopping):
         return recipe
     if incremental or given.X_val is not None:

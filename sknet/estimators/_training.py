@@ -654,8 +654,10 @@ class Trainer:
     def total_weight(self, given: FitArguments) -> float:
         """Return the weight of the rows that a fit is given, 1 each without weights, checked later."""
         n_rows, weight = self.n_rows(given), given.sample_weight
+        if weight is None:
+            return n_rows
         try:
-            array = np.ones(n_rows) if weight is None else np.abs(np.asarray(on_host(weight), np.float64))
+            array = np.abs(np.asarray(on_host(weight), np.float64))
         except (TypeError, ValueError):
             return n_rows
         total = float(array.sum()) if array.ndim == 1 else n_rows  # those of targets are of no rows

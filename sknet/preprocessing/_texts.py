@@ -185,10 +185,18 @@ def seconds_of_text(text: Any) -> float:
 
 def numbers_of_texts(levels: Any, form: str) -> Any:
     """Return texts as numbers of a form, durations in seconds among them, NaN where they are none."""
-    found = np.full(len(levels), np.nan)
     point, _, unit = form.partition(" ")
     texts = [bare(x).removesuffix(unit).rstrip() if isinstance(x, str) else x for x in levels]
-    for shape, rows in {}.items() if form == "duration" else shapes_of(texts).items():
+    found = np.array(list(map(seconds_of_text, texts))) if form == "duration" else _plain(texts, point)
+    for row, level in enumerate(levels):
+        if isinstance(level, (int, float, np.integer, np.floating)) and not isinstance(level, bool):
+            found[row] = float(level)
+    return found
+
+
+def _plain(texts: Any, point: str) -> Any:
+    found = np.full(len(texts), np.nan)
+    for shape, rows in shapes_of(texts).items():
         match = re.fullmatch(NUMBERS[point], shape)
         if match is None or (match["exponent"] and match["times"]):
             continue
@@ -197,11 +205,6 @@ def numbers_of_texts(levels: Any, form: str) -> Any:
         for row in rows:
             digits = bare(texts[row])[start:stop].translate(DIGITS[point])
             found[row] = sign * float(digits + TIMES[match["times"]])
-    for row, text in enumerate(texts if form == "duration" else []):
-        found[row] = seconds_of_text(text)
-    for row, level in enumerate(levels):
-        if isinstance(level, (int, float, np.integer, np.floating)) and not isinstance(level, bool):
-            found[row] = float(level)
     return found
 
 

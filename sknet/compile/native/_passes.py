@@ -22,6 +22,13 @@ from sknet.compile.native._threads import share_out
 FIELDS = 50  # of what describes a step
 
 
+def _differs(array: Any, dtype: Any) -> bool:
+    """Tell whether an array is there, and is of another dtype or not contiguous."""
+    return array is not None and not (
+        array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned
+    )
+
+
 class NativeGates:
     """Native passes of LSTMs."""
 
@@ -110,7 +117,7 @@ class NativeGates:
             return False
         places = [address_of(z), row]
         for x in arrays:
-            if x is not None and not (x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned):
+            if _differs(x, dtype):
                 return False
             places.append(address_of(x))
         loop = tanh.address, tanh.data, 0, 0, 0, size, size
@@ -162,10 +169,10 @@ class NativeNorms:
     def _over_rows(self, work: int, first: Any, rest: Any, block: int, groups: Any = (0, 0)) -> bool:
         """Call the function that has such work; `first` and `rest` are what it is described by, in order."""
         x = first[0]
-        loop, given = loop_of_products(x.dtype), [a for a in (*first, *rest) if a is not None]
+        loop = loop_of_products(x.dtype)
         if loop is None or not x.size or x.dtype.char != "f":
             return False
-        if not all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in given):
+        if any(_differs(a, x.dtype) for a in (*first, *rest)):
             return False
         (rows, width), size = x.shape, x.itemsize
         rest = [*rest, *[None] * (8 - len(rest))]
@@ -277,13 +284,6 @@ class NativePools:
         where = samples * channels, *size, *windows.kernel, *windows.stride, *windows.grid, windows.tile
         fields = np.array([*map(address_of, arrays), *where], np.int64)
         return not self._pass(address_of(fields), x.itemsize, work)
-
-
-def _differs(array: Any, dtype: Any) -> bool:
-    """Tell whether an array is there, and is of another dtype or not contiguous."""
-    return array is not None and not (
-        array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned
-    )
 
 
 SIZE = 4  # bytes of an element of erfc
