@@ -256,7 +256,7 @@ TORCH = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("schedule", "torch_schedule"), TORCH, ids=lambda x: str(x).split(" at ")[0])
+@pytest.mark.parametrize(("schedule", "torch_schedule"), TORCH, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
     torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)

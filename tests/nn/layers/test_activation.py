@@ -61,7 +61,11 @@ def test_every_activation_has_a_row():
     assert {type(layer) for layer, _, _ in ROWS} == {*nn.ACTIVATIONS.values(), nn.GLU}
 
 
-@pytest.mark.parametrize(("layer", "name", "options"), ROWS, ids=lambda value: repr(value)[:30])
+def label(value):
+    return getattr(value, "__name__", repr(value)[:30])
+
+
+@pytest.mark.parametrize(("layer", "name", "options"), ROWS, ids=label)
 def test_torch(layer, name, options):
     torch = pytest.importorskip("torch")
     x, tx = Tensor(X, requires_grad=True), torch.tensor(X, requires_grad=True)
