@@ -43,10 +43,15 @@ class Column(ABC):
         """True if its values may be texts, and its dtype does not say that they are categories."""
         return self.values.dtype.kind in "OUT"
 
-    def integers(self) -> np.ndarray | None:
-        """Return the values of a series of integers, none of them missing; otherwise None."""
-        dtype = self.values.dtype
-        return self.array() if isinstance(dtype, np.dtype) and dtype.kind in "iu" else None
+    def known_numbers(self) -> np.ndarray | None:
+        """Return the numbers of a series, without missing ones; None if it has others, or is no series."""
+        array = self.array()
+        return None if array.dtype.kind not in "iuf" else array[~np.isnan(array)]
+
+    @property
+    def holds_integers(self) -> bool:
+        """True for a dtype of integers."""
+        return str(self.values.dtype).lower().startswith(("int", "uint"))
 
     @abstractmethod
     def array(self) -> np.ndarray:
@@ -93,7 +98,7 @@ class ArrayColumn(Column):
     def array(self) -> np.ndarray:
         return np.asarray(self.values)
 
-    def integers(self) -> np.ndarray | None:
+    def known_numbers(self) -> np.ndarray | None:
         return None  # arrays hold measurements, and no names that tell
 
 
@@ -176,10 +181,6 @@ class PolarsColumn(Column):
             return DATE
         is_number_ = self.values.dtype.is_numeric() or name in ("Duration", "Null")
         return NUMBER if is_number_ else CATEGORY
-
-    def integers(self) -> np.ndarray | None:
-        is_whole = self.values.dtype.is_integer() and not self.values.null_count()
-        return self.array() if is_whole else None
 
     @property
     def zone(self) -> str | None:

@@ -407,9 +407,12 @@ ASKED = (
 )
 # Names of columns whose values, all different, only tell rows apart.
 ID = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|index|idx)$|[a-z](?:Id|ID)$|^Unnamed: 0$")
+LIKE_NUMBERS = re.compile("[0-9][.,:][0-9]|^[<>~\u2248\u2264\u2265] ?[0-9]|^[0-9]+ ?[A-Za-z*]{1,3}$")
 # Texts with separators between digits that are no numbers, such as addresses of networks.
 ADDRESS = re.compile("(?:[0-9a-fA-F]{1,12}[.:]){2,}[0-9a-fA-F]{1,12}")
 MANY = 50
+# Numbers between these may be dates, if all of them are days.
+FIRST_DAY, LAST_DAY = 19000101, 21001231
 
 
 def _asked(asked: Any, n_features: int, names: Any) -> dict[int, str]:
@@ -441,7 +444,7 @@ def _feature(
     if kind == DATE:
         return _dated(column, name)
     if asked is None and not is_category:
-        found = _integers(column, name) if kind == NUMBER else None
+        found = _numbered(column, name) if kind == NUMBER else None
         if column.kind == CATEGORY and column.holds_objects:
             found = _texts(column, name)
         if found is not None:
@@ -506,10 +509,9 @@ def _texts(column: Column, name: str) -> Feature | None:
         words = None if form is None else fit_words(levels, form)
         if words is not None:
             return Feature(column.label, name, TEXT, form=form, words=words)
-        if len(levels) < n_known:
-            return None
-        _warn_of_dropped(column.label, name, levels)
-        return Feature(column.label, name, DROPPED, form="id")
+        is_id = len(levels) == n_known
+        _warn_of_unknown(column.label, name, levels, "id" if is_id else CATEGORY)
+        return Feature(column.label, name, DROPPED, form="id") if is_id else None
     if found.guess:
         _warn_of_guess(column.label, name, found.guess, f"{found.kind}:{found.form}")
     if found.kind == CATEGORY:
@@ -519,24 +521,38 @@ def _texts(column: Column, name: str) -> Feature | None:
     return Feature(column.label, name, NUMBER, form=found.form)
 
 
-def _integers(column: Column, name: str) -> Feature | None:
-    """Return the description of integers in a frame that are ids or times; None if they are neither."""
-    values = column.integers()
+def _numbered(column: Column, name: str) -> Feature | None:
+    """Return the description of numbers in a frame that are ids or times; None if they are neither."""
+    values = column.known_numbers()
     if values is None or len(values) < MANY:
         return None
-    low, high = int(values.min()), int(values.max())
-    for unit in ("s", "ms"):
-        size = UNITS["s"] / UNITS[unit]
-        if FIRST_SECOND * size <= low < high < LAST_SECOND * size:
-            said = f"integers such as {low} are read as times in {NOTES[unit][9:]}"
-            _warn_of_guess(column.label, name, said, f"date:{unit}", "number")
-            return _dated(column, name, unit)
+    low, high = values.min(), values.max()
     has_name = ID.search(name) is not None
+    unit = None if has_name else _unit_of_times(values, low, high, column.label)
+    if unit is not None:
+        said = f"numbers such as {low:.0f} are read as {NOTES[unit].replace(' in texts', '')}"
+        _warn_of_guess(column.label, name, said, f"date:{unit}", "number")
+        return _dated(column, name, unit)
+    if not column.holds_integers or len(values) < len(column.values):
+        return None
     if (has_name or high - low + 1 == len(values)) and len(np.unique(values)) == len(values):
         if has_name:
             return Feature(column.label, name, DROPPED, form="id")
         said = "it has a different integer in every row, without gaps, and is read as numbers"
         _warn_of_guess(column.label, name, said, "number", "id")
+    return None
+
+
+def _unit_of_times(values: np.ndarray, low: Any, high: Any, label: str) -> str | None:
+    """Return the unit of times since 1970, "ymd" for dates such as 20210304; None if numbers are neither."""
+    for unit, size in UNITS.items():
+        size = UNITS["s"] / size
+        if FIRST_SECOND * size <= low < high < LAST_SECOND * size:
+            return unit
+    if FIRST_DAY <= low < high <= LAST_DAY:
+        days = np.unique(values)
+        if (days == np.floor(days)).all() and not read_column(days, DATE, "ymd", None, label)[1]:
+            return "ymd"
     return None
 
 
@@ -551,14 +567,15 @@ def _warn_of_guess(label: str, name: str, guess: str, kind: str, other: str = ""
     )
 
 
-def _warn_of_dropped(label: str, name: str, levels: Sequence[str]) -> None:
-    """Warn if texts that are dropped look like numbers or dates of a form that is not known."""
+def _warn_of_unknown(label: str, name: str, levels: Sequence[str], kind: str) -> None:
+    """Warn if texts that become ids or categories look like numbers or dates of a form that is not known."""
     some = levels[:: -(-len(levels) // FEW)]
-    if all(re.search("[0-9][.,:][0-9]", x[:LONGEST]) and not ADDRESS.fullmatch(x[:LONGEST]) for x in some):
+    if all(LIKE_NUMBERS.search(x[:LONGEST]) and not ADDRESS.fullmatch(x[:LONGEST]) for x in some):
+        many, become = ("all different", "ids") if kind == "id" else ("nearly all different", "categories")
         warn_caller(
-            f"{label}: texts such as {some[0]!r:.80} are different in every row, and dropped as ids. If they "
-            "are numbers or dates, this form of them is not known: convert them before the fit. If they are "
-            f"ids, say columns={{{name!r}: 'id'}}",
+            f"{label}: texts such as {some[0]!r:.80} are {many}, and read as {become}. If they are numbers "
+            "or dates, this form of them is not known: convert them before the fit. If they are "
+            f"{become}, say columns={{{name!r}: {kind!r}}}",
             UserWarning,
         )
 

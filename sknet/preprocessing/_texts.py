@@ -72,31 +72,45 @@ DURATIONS = (
 )
 SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
-# The names of months in English, German, French, Spanish, Italian, Portuguese and Dutch.
+# The names of months in English, German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Danish,
+# Norwegian, Polish and Russian.
 MONTHS = (
-    ("january", "januari", "janvier", "enero", "gennaio", "janeiro"),
-    ("february", "februari", "février", "febrero", "febbraio", "fevereiro"),
-    ("march", "märz", "maerz", "mars", "marzo", "março", "maart", "mrt"),
-    ("april", "avril", "abril", "aprile"),
-    ("may", "mai", "mayo", "maggio", "maio", "mei"),
-    ("june", "juni", "juin", "junio", "giugno", "junho"),
-    ("july", "juli", "juillet", "julio", "luglio", "julho"),
-    ("august", "août", "agosto", "augustus"),
-    ("september", "septembre", "septiembre", "settembre", "setembro"),
-    ("october", "oktober", "octobre", "octubre", "ottobre", "outubro"),
-    ("november", "novembre", "noviembre", "novembro"),
-    ("december", "dezember", "décembre", "diciembre", "dicembre", "dezembro"),
+    ("january", "januari", "janvier", "enero", "gennaio", "janeiro", "stycznia", "января"),
+    ("february", "februari", "février", "febrero", "febbraio", "fevereiro", "lutego", "февраля"),
+    ("march", "märz", "maerz", "mars", "marzo", "março", "maart", "mrt", "marts", "marca", "марта"),
+    ("april", "avril", "abril", "aprile", "kwietnia", "апреля"),
+    ("may", "mai", "mayo", "maggio", "maio", "mei", "maj", "maja", "мая"),
+    ("june", "juni", "juin", "junio", "giugno", "junho", "czerwca", "июня"),
+    ("july", "juli", "juillet", "julio", "luglio", "julho", "lipca", "июля"),
+    ("august", "août", "agosto", "augustus", "augusti", "sierpnia", "августа"),
+    ("september", "septembre", "septiembre", "settembre", "setembro", "września", "сентября"),
+    ("october", "oktober", "octobre", "octubre", "ottobre", "outubro", "października", "октября"),
+    ("november", "novembre", "noviembre", "novembro", "listopada", "ноября"),
+    (
+        "december",
+        "dezember",
+        "décembre",
+        "diciembre",
+        "dicembre",
+        "dezembro",
+        "desember",
+        "grudnia",
+        "декабря",
+    ),
 )
 LETTERS = r"[^\W\d_]"
 WEEKDAY = rf"(?:{LETTERS}{{2,10}}\.?,? )?"
-MONTH, ORDINAL = rf"(?P<name>{LETTERS}{{3,10}})\.?,?", r"(?:st|nd|rd|th|er|\.)?"
+MONTH, ORDINAL = rf"(?P<name>{LETTERS}{{3,12}})\.?,?", r"(?:st|nd|rd|th|er|\.)?"
 ISO = (
-    r"(?P<y>0000)([-/.])(?P<m>0{1,2})\2(?P<d>0{1,2})",
+    r"(?P<y>0000)(\. ?|[-/])(?P<m>0{1,2})\2(?P<d>0{1,2})\.?",
     r"(?P<y>0000)(?P<m>00)(?P<d>00)",
-    r"(?P<y>0000)-(?P<m>00)",
+    r"(?P<y>0000)[\u5e74\ub144] ?(?P<m>0{1,2})[\u6708\uc6d4] ?(?P<d>0{1,2})[\u65e5\uc77c]",
     rf"(?P<y>0000)[-/ ]{MONTH}[-/ ](?P<d>0{{1,2}})",
 )
-CLOCK = r"(?P<H>0{1,2}):(?P<M>00)(?::(?P<S>00)(?:[.,](?P<f>0{1,9}))?)?(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+CLOCK = (
+    r"(?P<H>0{1,2})(?P<c>[:.h])(?P<M>00)(?:(?P=c)(?P<S>00)(?:[.,](?P<f>0{1,9}))?)?"
+    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
 # Names of offsets, in hours; others have too many meanings.
 ZONES = {
     **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7},
@@ -107,10 +121,12 @@ OFFSET = (
     rf"(?P<offset> ?(?:[Zz]|UTC|GMT|(?P<zone>{'|'.join(ZONES)})|(?P<sign>[+-])(?P<oh>00):?(?P<om>00)?)"
     r"(?:\[[A-Za-z_/]+\])?)?"
 )
+# Behind a date; an offset without a time of day has a colon, as -2024 may be a year.
+TAIL = rf"(?:(?:[ T:]|, ){CLOCK})?(?(H)|(?! ?[+-]0+$)){OFFSET}"
 DATES = {
     "ymd": (*ISO, "(?P<y>00)-(?P<m>00)-(?P<d>00)"),
     "dmy": (
-        r"(?P<d>0{1,2})([-/. ])(?P<m>0{1,2})\2(?P<y>0000)",
+        r"(?P<d>0{1,2})(\. ?|[-/ ])(?P<m>0{1,2})\2(?P<y>0000)\.?",
         r"(?P<d>00)([-.])(?P<m>00)\2(?P<y>00)",
         r"(?P<d>0{1,2})/(?P<m>0{1,2})/(?P<y>00)",
         WEEKDAY + rf"(?P<d>0{{1,2}}){ORDINAL}[-/. ]?(?:de )?{MONTH}(?: de |[-/. ])?(?P<y>0000|00)",
@@ -119,11 +135,13 @@ DATES = {
         r"(?P<m>0{1,2})([-/. ])(?P<d>0{1,2})\2(?P<y>0000)",
         r"(?P<m>00)([-.])(?P<d>00)\2(?P<y>00)",
         r"(?P<m>0{1,2})/(?P<d>0{1,2})/(?P<y>00)",
-        WEEKDAY + rf"{MONTH} (?P<d>0{{1,2}}){ORDINAL},? (?P<y>0000)",
+        WEEKDAY + rf"{MONTH}[-/ ](?P<d>0{{1,2}}){ORDINAL},?[-/ ](?P<y>0000)",
     ),
 }
-# Months and quarters, which are read as their first days.
-MONTHLY = (
+# Months, quarters and weeks, which are read as their first days.
+PERIODIC = (
+    "(?P<y>0000)-(?P<m>00)",
+    "(?P<y>0000)-?W(?P<w>00)(?:-?(?P<d>0))?",
     rf"{MONTH}[-/. ]?(?P<y>0000)",
     rf"{MONTH}[-'](?P<y>00)",
     "(?P<m>0{1,2})[-/](?P<y>0000)",
@@ -227,13 +245,9 @@ def dates_of_texts(levels: Any, form: str, zone: Any, label: str) -> Any:
 def date_match(shape: str, form: str) -> Any:
     """Return the match of a shape with a pattern of dates; the ISO order counts in any."""
     if form == "time":
-        return re.fullmatch(CLOCK + OFFSET, shape)
-    for pattern in dict.fromkeys((*DATES[form], *ISO, *MONTHLY)):
-        match = re.fullmatch(pattern + "(?:(?:[ T:]|, )" + CLOCK + ")?" + OFFSET, shape)
-        if match is not None:
-            break
-    else:
-        match = next((found for x in WHOLE if (found := re.fullmatch(x, shape)) is not None), None)
+        return re.fullmatch("(?=0+:)" + CLOCK + OFFSET, shape)
+    patterns = [pattern + TAIL for pattern in dict.fromkeys((*DATES[form], *ISO))]
+    match = next((x for each in (*patterns, *PERIODIC, *WHOLE) if (x := re.fullmatch(each, shape))), None)
     name = None if match is None else match.groupdict().get("name")
     return match if name is None or month_of(name) else None
 
@@ -268,7 +282,12 @@ def moments(match: Any, digits: Any) -> Any:
     away = 60 * ZONES[given("zone")] if given("zone") else away if given("sign") == "+" else -away
     begin = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = begin.astype("datetime64[D]")
-    is_real &= day <= ((begin + 1).astype("datetime64[D]") - first).astype(np.int64)
+    last = ((begin + 1).astype("datetime64[D]") - first).astype(np.int64)
+    if given("w"):  # the first week has the first Thursday of a year
+        thursday = first + (-first.astype(np.int64)) % 7 + 7 * (field("w", 1) - 1)
+        last = np.where(thursday.astype("datetime64[Y]") == begin.astype("datetime64[Y]"), 7, 0)
+        first = thursday - 3
+    is_real &= day <= last
     fraction = field("f", 0)
     if given("f") is not None:
         fraction = fraction * 10**9 // 10 ** len(match["f"]) // 1000
@@ -315,7 +334,7 @@ def read_column(values: Any, kind: str, form: str, zone: Any, label: str) -> Any
 def unread(label: str, kind: str, strange: Any) -> str:
     """Return the warning about texts that are not what those of the fit are."""
     return (
-        f"{label}: {len(strange)} different texts, such as {strange[0]!r:.80}, are no {kind}s as those of "
+        f"{label}: texts such as {strange[0]!r:.80} ({len(strange)} different) are no {kind}s as those of "
         "the fit are, and count as missing"
     )
 

@@ -13,6 +13,7 @@ import pytest
 import sknet
 from sknet import MLPClassifier, TableEncoder, TabularClassifier, TabularRegressor, onnx
 from sknet.exceptions import CaptureError
+from sknet.preprocessing._texts import MONTHS
 from tests.freezing.test_python import dense, module_of
 
 N = 200
@@ -46,6 +47,11 @@ FORMATS = {
     "server": ("%d/%b/%Y:%H:%M:%S", "day/month/year"),
     "digits": ("%Y%m%d%H%M%S", "year-month-day"),
     "C": ("%a %b %d %H:%M:%S %Y", "year-month-day"),
+    "names first": ("%b-%d-%Y %H:%M:%S", "month/day/year"),
+    "Hungarian": ("%Y. %m. %d. %H:%M:%S", "year-month-day"),
+    "Czech": ("%d. %m. %Y %H:%M:%S", "day/month/year"),
+    "Finnish": ("%d.%m.%Y %H.%M.%S", "day/month/year"),
+    "Japanese": ("%Y\u5e74%m\u6708%d\u65e5 %H:%M:%S", "year-month-day"),
 }
 
 
@@ -81,7 +87,31 @@ LANGUAGES = {
         "{} {} {}",
         "januari februari maart april mei juni juli augustus september oktober november december",
     ),
+    "Swedish": (
+        "{} {} {}",
+        "januari februari mars april maj juni juli augusti september oktober november december",
+    ),
+    "Polish": (
+        "{} {} {}",
+        "stycznia lutego marca kwietnia maja czerwca lipca sierpnia "
+        "wrze\u015bnia pa\u017adziernika listopada grudnia",
+    ),
+    "Russian": (
+        "{} {} {}",
+        "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    ),
 }
+
+
+def test_beginnings_of_months_are_told_apart():
+    found = {}
+    for month, names in enumerate(MONTHS):
+        for name in names:
+            for length in range(3, len(name) + 1):
+                found.setdefault(name[:length], set()).add(month)
+    assert {name for name, months in found.items() if len(months) > 1} == {
+        "jui"
+    }  # juin, which is the first, and juillet
 
 
 @pytest.mark.parametrize(("pattern", "names"), LANGUAGES.values(), ids=LANGUAGES)
@@ -111,6 +141,32 @@ def test_quarters_are_their_first_days(pattern):
     known = [datetime.datetime(x.year, (x.month - 1) // 3 * 3 + 1, 1) for x in moments()]
     texts = [pattern.format(x.year, (x.month + 2) // 3) for x in known]
     np.testing.assert_array_equal(encoded(texts)[0], encoded(known)[0])
+
+
+def test_weeks_are_their_mondays():
+    days = [datetime.date(2019, 12, 20) + datetime.timedelta(days=i) for i in range(6 * 365)]
+    weeks = [each.isocalendar()[:2] for each in days]
+    mondays = [datetime.datetime.fromisocalendar(*week, 1) for week in weeks]
+    for form in ("{}-W{:02}", "{}W{:02}"):
+        texts = [form.format(*week) for week in weeks]
+        np.testing.assert_array_equal(encoded(texts)[0], encoded(mondays)[0])
+    known = [datetime.datetime.combine(each, datetime.time()) for each in days]
+    texts = ["{}-W{:02}-{}".format(*each.isocalendar()) for each in days]
+    np.testing.assert_array_equal(encoded(texts)[0], encoded(known)[0])
+    assert TableEncoder(**PLAIN).fit(pd.DataFrame({"c": ["2021-W53", "2022-W60"] * 20})).plan.categories
+
+
+@pytest.mark.parametrize("form", ["%b-%d-%Y", "%b-%d-%y", "%m-%Y-%d", "%d-%Y", "%b %d-%Y", "%d/%m/%y-%H%M"])
+def test_a_year_is_no_offset(form):
+    """Texts are read as what they were written from, or as no dates."""
+    known = [each.replace(hour=0, minute=0, second=0) for each in moments()]
+    encoder = TableEncoder(**PLAIN)
+    found = encoder.fit_transform(
+        pd.DataFrame({"c": [each.strftime(form) for each in known], "x": np.arange(N) % 7})
+    )
+    if encoder.notes and "dates" in encoder.notes[0]:
+        expected = encoded(known)[0]
+        np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
 
 
 def test_years_of_two_digits_in_front_are_a_guess():
@@ -176,24 +232,54 @@ def test_times_of_day():
     assert encoder.notes == ["column 'c': times of day in texts"]
 
 
-@pytest.mark.parametrize(("unit", "size"), [("s", 1), ("ms", 1000)])
-def test_seconds_since_1970_are_times(unit, size):
-    known = [each.replace(tzinfo=datetime.UTC) for each in moments()]
-    values = [int(each.timestamp()) * size for each in known]
-    with pytest.warns(UserWarning, match=rf"column 'c': .*seconds since 1970.*'date:{unit}'"):
-        found, encoder = encoded(values)
-    np.testing.assert_array_equal(found, encoded(moments())[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(encoded(values, columns={"c": "date"})[0], found)
-        assert encoded(values, columns={"c": "number"})[0].shape[1] == 1
-    del encoder
+HOLDERS = {
+    "integers": pd.Series,
+    "floats": lambda values: pd.Series(values, dtype="float64"),
+    "nullable": lambda values: pd.Series(values, dtype="Int64"),
+    "Arrow": lambda values: pd.Series(values, dtype="int64[pyarrow]"),
+    "polars": pl.Series,
+}
+GAP = 3
 
 
-def test_digits_of_a_date():
+def of_numbers(hold, values, expected, kind, match):
+    """Check numbers that are read as dates, with and without one that is missing."""
+    for gaps in (False, True):
+        given = [None if gaps and i == GAP else x for i, x in enumerate(values)]
+        X = (pl.DataFrame if hold is pl.Series else pd.DataFrame)({"c": hold(given)})
+        with pytest.warns(UserWarning, match=rf"column 'c': numbers such as .*{match}.*'date:{kind}'"):
+            found = TableEncoder(**PLAIN).fit_transform(X)
+        dates = pd.to_datetime(pd.Series([None if gaps and i == GAP else x for i, x in enumerate(expected)]))
+        np.testing.assert_array_equal(found, encoded(dates)[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            stated = TableEncoder(**PLAIN, columns={"c": "date"}).fit_transform(X)
+            np.testing.assert_array_equal(stated, found)
+            assert TableEncoder(**PLAIN, columns={"c": "number"}).fit_transform(X).shape[1] == 1 + gaps
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize(("unit", "size"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_seconds_since_1970_are_times(unit, size, hold):
+    values = [int(each.replace(tzinfo=datetime.UTC).timestamp()) * size for each in moments()]
+    of_numbers(hold, values, moments(), unit, "seconds since 1970")
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_digits_of_a_date(hold):
     known = [each.replace(hour=0, minute=0, second=0) for each in moments()]
-    values = [int(each.strftime("%Y%m%d")) for each in known]
-    np.testing.assert_array_equal(encoded(values, columns={"c": "date"})[0], encoded(known)[0])
+    of_numbers(hold, [int(each.strftime("%Y%m%d")) for each in known], known, "ymd", "read as dates")
+
+
+def test_numbers_that_are_not_all_days_stay_numbers():
+    for values in (
+        range(20200101, 20200101 + N),
+        np.linspace(20200101, 20200130, N),
+        [20_000_000 + 10_000 * i for i in range(N)],
+    ):
+        found, encoder = encoded(pd.Series(values, dtype=float))
+        assert encoder.notes == []
+        assert found.shape == (N, 1)
 
 
 WRITTEN = {
@@ -241,7 +327,7 @@ def test_thousands_and_millions():
 
 def test_a_later_row_of_another_unit_is_missing_and_said():
     encoder = TableEncoder(**PLAIN).fit(pd.DataFrame({"w": ["1.5 kg", "20 kg", None, "3 kg"] * 10}))
-    with pytest.warns(UserWarning, match=r"column 'w': 1 different texts, such as '900 g', are no numbers"):
+    with pytest.warns(UserWarning, match=r"column 'w': texts such as '900 g' \(1 different\) are no numbers"):
         found = encoder.transform(pd.DataFrame({"w": ["900 g", "20 kg", "20"]}))
     assert found[0].tolist() == encoder.transform(pd.DataFrame({"w": [None]}))[0].tolist()
     assert found[1].tolist() == found[2].tolist()
@@ -307,17 +393,19 @@ def test_periods_are_dates():
     np.testing.assert_array_equal(encoded(known.to_period("M"))[0], encoded(known)[0])
 
 
-def test_texts_of_an_unknown_form_are_not_dropped_in_silence():
-    values = np.random.default_rng(0).normal(size=N)
-    X = pd.DataFrame({"c": [f"~{x:.9f}" for x in values], "x": values})
-    with pytest.warns(
-        UserWarning, match=r"column 'c': texts such as '~.*dropped as ids.*columns={'c': 'id'}"
-    ):
-        TableEncoder().fit(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        TableEncoder(columns={"c": "id"}).fit(X)
-        TableEncoder().fit(X.assign(c=[f"10.0.{i}.{i % 7}" for i in range(N)]))
+@pytest.mark.parametrize("write", ["~{:.9f}".format, "<{:.9f}".format, "{:.9f} to 9".format])
+def test_texts_of_an_unknown_form_are_not_dropped_in_silence(write):
+    values = np.random.default_rng(0).normal(size=N) ** 2
+    for kind, rows in (("id", np.arange(N)), ("category", np.arange(N) % (N - 20))):
+        X = pd.DataFrame({"c": [write(values[i]) for i in rows], "x": values})
+        said = rf"column 'c': texts such as .*all different.*columns={{'c': '{kind}'}}"
+        with pytest.warns(UserWarning, match=said):
+            TableEncoder().fit(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            TableEncoder(columns={"c": kind}).fit(X)
+            TableEncoder().fit(X.assign(c=[f"10.0.{i}.{i % 7}" for i in rows]))
+            TableEncoder().fit(X.assign(c=[f"{i} x {i % 7}" for i in rows]))
 
 
 def test_booleans():
@@ -394,7 +482,7 @@ def test_a_comma_is_what_the_user_says():
 
 def test_what_cannot_be_read_later_is_missing_and_said():
     encoder = TableEncoder(**PLAIN).fit(pd.DataFrame({"p": ["$1", "$2,000", "NA", "$3"] * 10}))
-    with pytest.warns(UserWarning, match=r"column 'p': 1 different texts, such as 'dear', are no numbers"):
+    with pytest.warns(UserWarning, match=r"column 'p': texts such as 'dear' \(1 different\) are no numbers"):
         found = encoder.transform(pd.DataFrame({"p": ["dear", "$2,000"]}))
     assert found[0].tolist() == encoder.transform(pd.DataFrame({"p": [None]}))[0].tolist()
     assert encoder.transform(pd.DataFrame({"p": [2000.0]})).tolist() == found[1:].tolist()
@@ -447,7 +535,7 @@ def test_hostile_texts_take_bounded_time():
     texts = ["".join(rng.choice(list("0,. -$%(/:e"), 63)) for _ in range(500)]
     texts += ["1" * 10**6, "0," * 10**5, "-" * 10**5, "(" * 60, "9" * 60, "1e999"]
     encoder = TableEncoder(**PLAIN, columns={"c": "number"})
-    with pytest.warns(UserWarning, match="different texts"):
+    with pytest.warns(UserWarning, match="texts such as"):
         found = encoder.fit_transform(pd.DataFrame({"c": texts}))
     assert np.isfinite(found).all()
 
