@@ -163,6 +163,8 @@ def test_the_table_names_what_exists():
         ),
         (sknet.MLPClassifier, "iterations", "use max_iter."),
         (sknet.MLPClassifier, "early_stopping_rounds", "use n_iter_no_change."),
+        (sknet.MLPClassifier, "l2_leaf_reg", "use alpha."),
+        (sknet.MLPClassifier, "scale_pos_weight", "use class_weight, a parameter of classifiers."),
         (sknet.MLPClassifier, "cat_features", "use encoder=TableEncoder(categorical_features=[...])."),
         (sknet.MLPRegressor, "categorical_feature", "use encoder=TableEncoder(categorical_features=[...])."),
         (
@@ -276,6 +278,11 @@ TABLES = (sknet.TabularClassifier, sknet.TabularRegressor)
         ("categorical_feature", "use categorical_features"),
         ("learning_rate", "it belongs to the members, smooth=Members(...)"),
         ("objective", "use loss"),
+        ("eval_metric", "use scoring"),
+        ("reg_lambda", "leave it out: it is a parameter of trees"),
+        ("scale_pos_weight", "use class_weight"),
+        ("task_type", 'use device="cuda"'),
+        ("use_best_model", "leave it out: each member stops by the rows"),
     ],
 )
 def test_parameters_of_boosted_trees(cls, name, hint):
@@ -290,8 +297,9 @@ X, Y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1]
     ("name", "hint"),
     [
         ("eval_set", "pass validation rows as X_val and y_val."),
-        ("cat_features", "categories are told by the estimator: columns of a frame"),
-        ("categorical_feature", "categories are told by the estimator: columns of a frame"),
+        ("cat_features", "use categorical_features, a parameter of TabularClassifier(...)."),
+        ("categorical_feature", "use categorical_features, a parameter of TabularClassifier(...)."),
+        ("eval_metric", "use scoring, a parameter of TabularClassifier(...)."),
         ("early_stopping_rounds", "leave it out: each member stops by the rows that its fold holds out."),
         ("verbose", "it is a parameter of the estimator, TabularClassifier(verbose=...)."),
         ("sample_weights", "use sample_weight."),

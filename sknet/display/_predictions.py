@@ -257,6 +257,7 @@ class AttributionDisplay(Display):
         X: Any,
         *,
         target: Any = None,
+        baseline: Any = None,
         method: str = "integrated_gradients",
         feature_names: Sequence[str] | None = None,
         image_shape: tuple[int, int] | None = None,
@@ -275,6 +276,8 @@ class AttributionDisplay(Display):
             Inputs.
         target : label, int or array-like of shape (n_samples,), default=None
             As for `integrated_gradients`.
+        baseline : number or array-like, default=None
+            As for `integrated_gradients`, which alone has one.
         method : {"integrated_gradients", "input_gradient"}, default="integrated_gradients"
             The estimator's method.
         feature_names : list of str, default=None
@@ -294,14 +297,17 @@ class AttributionDisplay(Display):
         Raises
         ------
         ValueError
-            If there is no such method.
+            If there is no such method, or `input_gradient` gets a baseline.
         """
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {shown(method)} instead.")
         network = network_of(estimator, or_ensemble=True)
         if not hasattr(network, method):
             raise ValueError(f"{type(network).__name__} has no {method}: use method={METHODS[0]!r}")
-        found = getattr(network, method)(transformed(estimator, X), target=target)
+        if baseline is not None and method != METHODS[0]:
+            raise ValueError(f"{method} has no baseline: leave it out, or use method={METHODS[0]!r}")
+        options = {} if baseline is None else {"baseline": baseline}
+        found = getattr(network, method)(transformed(estimator, X), target=target, **options)
         if method == METHODS[0]:
             found, names = of_table_columns(estimator, found)
         elif getattr(network, "encoder_", None) is not None:

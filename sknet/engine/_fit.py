@@ -17,6 +17,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._fields import Fields
+from sknet._hints import or_names, suggestion
 from sknet._late import cached_property, version_of
 from sknet._native import core
 from sknet._parallel import libraries
@@ -68,6 +69,11 @@ class History(dict[str, list[float]]):
 
     def __init__(self, columns: Mapping[str, list[float]] | Iterable[tuple[str, list[float]]] = ()) -> None:
         super().__init__(columns)
+
+    def __missing__(self, name: Any) -> Any:
+        columns = ", ".join(map(repr, self))
+        near = suggestion(name, self) if isinstance(name, str) else "."
+        raise KeyError(f"a history has no column {name!r}{or_names(near, f'Its columns are {columns}.')}")
 
     def append(self, **values: float) -> None:
         """Add one epoch.

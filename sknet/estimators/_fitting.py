@@ -310,7 +310,7 @@ def not_converged(max_iter: int, *, advises: bool = True) -> str:
         "converged yet."
     )
     advice = (
-        " The loss still falls. Raise max_iter or the learning rate, as optimizer=Adam(lr=0.01); "
+        " The loss still falls. Raise max_iter or the learning rate, as lr=0.01; "
         "early_stopping=True ends where held-out rows are predicted best, and a larger tol ends sooner."
     )
     return said + advice if advises else said

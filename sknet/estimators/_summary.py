@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sknet.engine import History, Model
 from sknet.engine._layer_outputs import output_shapes
 from sknet.estimators._scaling import InputScaling
-from sknet.losses._wrappers import Averaged, has_offset, without_offset
+from sknet.losses._wrappers import inside
 from sknet.nn import Module, Sequential
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 360, 130, 46, 18
@@ -278,12 +278,12 @@ class Summarized(BaseEstimator):
         return self._summary()
 
     def _summary(self) -> EstimatorSummary:
-        model, history, loss = self.model_, self.history_, self.model_.loss_function
+        model, history = self.model_, self.history_
         shapes = self._output_shapes()
         return EstimatorSummary(
             type(self).__name__,
             list(summary_rows(model.module, shapes)),
-            with_values(without_offset(loss.loss if isinstance(loss, Averaged) else loss)),
+            with_values(inside(model.loss_function)[0]),
             with_values(model.optimizer),
             dict(self._facts()),
             history,
@@ -299,16 +299,16 @@ class Summarized(BaseEstimator):
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         """Yield what is known of the fit."""
-        loss, epochs = self.model_.loss_function, self.history_.n_epochs
-        if isinstance(loss, Averaged):
-            yield "members", str(len(loss.losses))
+        said, epochs = inside(self.model_.loss_function)[1], self.history_.n_epochs
+        targets = said.pop("targets", None)
+        yield from said.items()
         encoder = getattr(self, "encoder_", None)
         if encoder is not None and encoder.notes:
             yield "read as", "; ".join(encoder.notes)
-        if has_offset(loss):
-            yield "offset", "added to the outputs"
         if self._input_scaling is not None:
             yield "inputs", "standardized by the training rows"
+        if targets is not None:
+            yield "targets", targets
         if epochs:
             best = "" if self.best_epoch_ is None else f", best {self.best_epoch_}"
             yield "epochs", f"{epochs}{best}"

@@ -617,6 +617,21 @@ def has_offset(loss: Loss | None) -> bool:
     return isinstance(loss.loss if isinstance(loss, Averaged) else loss, WithOffset)
 
 
+def inside(loss: Loss) -> tuple[Loss, dict[str, str]]:
+    """Return the loss inside of those that wrap it in a fit, and what these are for."""
+    said = {}
+    if isinstance(loss, Averaged):
+        said["members"] = str(len(loss.losses))
+        loss = loss.loss
+    if isinstance(loss, WithOffset):
+        said["offset"] = "added to the outputs"
+        loss = loss.loss
+    if isinstance(loss, Standardized):
+        said["targets"] = "standardized by the training rows" if loss.shifts else "divided by their mean"
+        loss = loss.loss
+    return loss, said
+
+
 def _any(loss: Any) -> Any:
     return loss
 

@@ -48,7 +48,7 @@ from sknet.estimators._targets import refuse_ignored
 from sknet.estimators._validation import naming
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss
-from sknet.losses._wrappers import has_offset, without_offset
+from sknet.losses._wrappers import inside
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
@@ -694,7 +694,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             "columns": f"{_counted(n_numbers, 'number')} and {_counted(n_categories, 'category')}, which "
             f"become {' to '.join(map(str, sorted({widths[0], widths[-1]})))} inputs",
             **({"read as": "; ".join(columns.notes)} if columns.notes else {}),
-            **({"offset": "added to the outputs"} if has_offset(self._loss_function) else {}),
+            **inside(self._loss_function)[1],
             "score out of folds": f"{self.oof_score_:.4g}",
         }
         return summary_of(type(self).__name__, self.members_, self._mix, self._loss_function, facts)
@@ -767,7 +767,7 @@ def summary_of(
     return EstimatorSummary(
         title,
         [row for kind, found in kinds.items() for row in _rows(kind, found)],
-        with_values(without_offset(loss)),
+        with_values(inside(loss)[0]),
         "; ".join(f"{kind}: {said}" for kind, said in optimizers.items()),
         {
             "members": "; ".join(f"{kind}: {_counts(found, mix, kind)}" for kind, found in kinds.items()),

@@ -51,6 +51,10 @@ def test_gradients_are_those_of_encoded_inputs():
     ensemble = TabularRegressor(budget=0.05, n_folds=1, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="TabularRegressor has no input_gradient"):
         AttributionDisplay.from_estimator(ensemble, X[:1], method="input_gradient", ax=axes())
+    other = AttributionDisplay.from_estimator(ensemble, X[:1], baseline=X[1:2], ax=axes())
+    np.testing.assert_array_equal(other.attributions, ensemble.integrated_gradients(X[:1], X[1:2]))
+    with pytest.raises(ValueError, match="input_gradient has no baseline"):
+        AttributionDisplay.from_estimator(reg, X[:1], baseline=0.5, method="input_gradient", ax=axes())
 
 
 def test_names_come_through_a_pipeline():

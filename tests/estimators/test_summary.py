@@ -114,6 +114,26 @@ def test_text_has_all_values():
     assert "computes in: float64 on cpu" in text
 
 
+@pytest.mark.parametrize(
+    ("loss", "named", "targets"),
+    [
+        ("squared_error", "SquaredError()", "standardized by the training rows"),
+        ("poisson", "Poisson()", "divided by their mean"),
+    ],
+)
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_units_of_targets_are_told_beside_the_loss(loss, named, targets, n_members):
+    X = np.random.default_rng(0).random((30, 2))
+    reg = sknet.MLPRegressor((3,), loss=loss, n_members=n_members, max_iter=2, tol=10.0)
+    with quiet():
+        summary = reg.fit(X, 100 * X[:, 0]).summary()
+        plain = reg.set_params(scale_target=False).fit(X, X[:, 0]).summary()
+    assert summary.loss.startswith(named[:-1])
+    assert summary.facts["targets"] == targets
+    assert plain.loss == summary.loss
+    assert "targets" not in plain.facts
+
+
 def test_there_is_no_network_before_the_fit():
     estimator = sknet.MLPClassifier()
     with pytest.raises(NotFittedError, match="MLPClassifier"):

@@ -320,7 +320,8 @@ def test_frozen_pipelines_pass_offsets_on():
 def test_summary_and_representation():
     model = TabularRegressor(loss="poisson", **QUICK).fit(FRAME, COUNTS, offset=LOG)
     assert "offset: added to the outputs" in str(model.summary())
-    assert "loss: Standardized(loss=Poisson()" in str(model.summary())
+    assert "loss: Poisson(" in str(model.summary())
+    assert "targets: divided by their mean" in str(model.summary())
     assert repr(model.freeze()).endswith("members, Poisson)")
 
 

@@ -34,3 +34,7 @@ __all__ = [
     "Codes", "Field", "NativeRun", "NativeStep", "Parts", "Turns", "Units", "UnsupportedError",
     "native_passes", "run_turns",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

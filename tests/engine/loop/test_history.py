@@ -26,6 +26,22 @@ def test_it_is_a_mapping_of_lists():
     assert len(History()) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("val_loss", r"Did you mean 'validation_loss' or 'loss'\?"),
+        ("los", "Did you mean 'loss'"),
+        ("accuracy", "Its columns are 'loss', 'validation_loss'"),
+        (-1, "Its columns are 'loss', 'validation_loss'"),
+    ],
+)
+def test_an_unknown_column_names_those_that_are_known(name, hint):
+    history = History({"loss": [1.0], "validation_loss": [2.0]})
+    with pytest.raises(KeyError, match=rf"a history has no column {name!r}\. {hint}"):
+        history[name]
+    assert name not in history
+
+
 def test_a_copy_goes_its_own_way():
     history = filled()
     copy = history.copy()
