@@ -15,7 +15,7 @@ from sknet.exceptions import ShapeError
 from sknet.ops._indexing import take
 from sknet.ops._pool import enlarged
 from sknet.ops._rules import check_floating
-from sknet.ops._shape import broadcast_to, expand_dims, reshape
+from sknet.ops._shape import broadcast_to, expand_dims, foresee, reshape
 from sknet.ops._windows import as_image, from_image
 
 __all__ = ["interpolate"]
@@ -153,6 +153,7 @@ def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
     if times:  # no index, and the gradient is a sum
         repeated = broadcast_to(expand_dims(x, axis + 1), (*shape[: axis + 1], times, *shape[axis + 1 :]))
         return reshape(repeated, (*shape[:axis], length, *shape[axis + 1 :]))
+    foresee(x, (2, length))
     # In single precision, as PyTorch: which of two elements is the nearer one may depend on it.
     places = np.floor(np.arange(length, dtype=np.float32) * np.float32(step)).astype(np.int64)
     return _taken(x, axis, np.minimum(places, old - 1))
@@ -160,6 +161,7 @@ def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
 
 def _weighted(x: Tensor, axis: int, length: int, step: float, align_corners: bool, cubic: bool) -> Tensor:
     """Return weighted means of the two or four elements around each new position."""
+    foresee(x, (40, length))
     tables = _tables(x.shape[axis], length, step, align_corners, cubic, x.dtype.name)
     operands = [Tensor(to_device(table, x.device)) for table in tables]
     return bind(_resample, (x, *operands), {"axis": axis - x.ndim})

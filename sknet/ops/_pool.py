@@ -14,6 +14,7 @@ from sknet.device import Namespace, to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._products import matmul
 from sknet.ops._rules import check_floating
+from sknet.ops._shape import foresee
 from sknet.ops._windows import MOVES, Pair, Windows, as_image, each_axis, from_image, spatial, windows_on
 
 __all__ = [
@@ -412,6 +413,8 @@ def _adaptive_avg(rank: int, x: Any, output_size: Any) -> Tensor:
     x, image = floating_image(name, x, rank)
     _check_any(name, x, rank)
     rows, columns = _output_size(name, output_size, image, rank)
+    for count, length in zip((rows, columns), image.shape[2:], strict=True):
+        foresee(image, (count, length))
     if columns == 1:
         image = image.mean(-1, keepdims=True)
     elif columns != image.shape[3]:
@@ -437,6 +440,7 @@ def _adaptive_max(rank: int, x: Any, output_size: Any) -> Tensor:
     _check_any(name, x, rank)
     rows, columns = _output_size(name, output_size, image, rank)
     height, width = image.shape[2:]
+    foresee(image, (2, rows + columns + height + width))
     if height % rows == 0 and width % columns == 0:
         kernel = (height // rows, width // columns)
         windows = Windows((height, width), kernel, kernel, ((0, 0), (0, 0)), (1, 1))

@@ -205,3 +205,41 @@ def test_a_pass_without_data_takes_no_memory(n_positions, tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 2 * (tmp_path / "it").stat().st_size + (16 << 20)
+
+
+LENGTHS = {
+    "means": (lambda n: nn.AdaptiveAvgPool2d((n, 3)), "output_size", lambda n: {"tuple": [n, 3]}),
+    "maxima": (lambda n: nn.AdaptiveMaxPool2d((n, 3)), "output_size", lambda n: {"tuple": [n, 3]}),
+    "columns": (lambda n: nn.AdaptiveAvgPool2d((3, n)), "output_size", lambda n: {"tuple": [3, n]}),
+    "nearest": (lambda n: nn.Upsample(size=(n, 3)), "size", lambda n: {"tuple": [n, 3]}),
+    "bilinear": (lambda n: nn.Upsample(size=(n, 3), mode="bilinear"), "size", lambda n: {"tuple": [n, 3]}),
+    "bicubic": (lambda n: nn.Upsample(size=(n, 3), mode="bicubic"), "size", lambda n: {"tuple": [n, 3]}),
+    "replicate": (lambda n: nn.Pad2d(n, mode="replicate"), "padding", lambda n: n),
+    "circular": (lambda n: nn.Pad2d(n, mode="circular"), "padding", lambda n: n),
+    "reflect": (lambda n: nn.Pad2d(n, mode="reflect"), "padding", lambda n: n),
+}
+
+
+@pytest.mark.parametrize("length", [4001, 10**6 + 1, 2**31 - 1])
+@pytest.mark.parametrize("name", LENGTHS)
+def test_tables_of_the_length_that_a_file_says_take_no_memory(name, length, tmp_path):
+    """Layers that make tables on the host for each element of their result."""
+    made, field, stored = LENGTHS[name]
+    images = np.random.default_rng(0).normal(size=(20, 2, 4, 4))
+    net = nn.Sequential(made(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 1))
+    sknet.save(sknet.NetRegressor(net, **SMALL).fit(images, images[:, 0, 0, 0]), tmp_path / "it", "predict")
+    kind, document = read_any(tmp_path / "it")
+    document = copy.deepcopy(document)
+    parts = [state["dict"] for of, state in document["objects"] if of.endswith(type(made(2)).__name__)]
+    changed = [part["settings"]["dict"] for part in parts if part["settings"]["dict"][field] == stored(2)]
+    for settings in changed:
+        settings[field] = stored(length)
+    assert changed
+    write(tmp_path / "it", document, kind)
+    tracemalloc.start()
+    try:
+        sknet.load(tmp_path / "it")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * (tmp_path / "it").stat().st_size + (16 << 20)
