@@ -50,7 +50,8 @@ class Interval(NamedTuple):
 
     def is_satisfied_by(self, value: Any) -> bool:
         """Tell whether a value is a number of this type in this range."""
-        if not isinstance(value, self.type) or math.isnan(value):
+        is_huge = isinstance(value, int) and not -WHOLE <= value < WHOLE
+        if not isinstance(value, self.type) or is_huge or math.isnan(value):
             return False
         left = -math.inf if self.left is None else self.left
         right = math.inf if self.right is None else self.right

@@ -16,6 +16,7 @@ from sknet.files._kinds import PREDICTORS, kind_of
 from sknet.files._registry import NotKnownError, Registry, stored_name
 from sknet.nn import Module
 from sknet.nn.init import Initializer
+from sknet.persistence import is_long_and_empty
 
 Tree = Any
 PLAIN = (bool, int, float, str, type(None))
@@ -158,6 +159,8 @@ class Decoder:
         found = np.empty(len(values), object)
         for number, item in enumerate(self._items(values)):
             found[number] = item
+        if is_long_and_empty(shape):
+            raise ValueError(f"there is nothing in an array of shape {shape}")
         return found.reshape(shape)
 
     def _masked(self, content: Any) -> Any:

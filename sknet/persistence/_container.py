@@ -16,7 +16,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -38,6 +38,7 @@ PER_WIDE = 8  # if one escaped character may widen all others
 MARKS = (b",", b":", b"[", b"{", b"\\u")
 MOST_AXES = 64  # NumPy's limit
 MOST_BYTES = 1 << 62
+LONGEST_EMPTY = 1 << 23
 DTYPES = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BOOL": "bool"},
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -93,6 +94,10 @@ def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array as stored in the file: contiguous, little-endian, or raise a TypeError."""
     if array.dtype.newbyteorder("=") not in CODES:
         raise TypeError(f"array {name!r} has dtype {array.dtype}: a file holds {', '.join(DTYPES.values())}")
+    if is_long_and_empty(array.shape):
+        raise TypeError(
+            f"array {name!r} of shape {array.shape} is empty: a file holds up to {LONGEST_EMPTY} such rows"
+        )
     return np.require(array, array.dtype.newbyteorder("<"), "C")
 
 
@@ -253,9 +258,16 @@ def _checked_place(path: Path, name: str, value: Any) -> Place:
     if not are_counts(offsets) or len(offsets) != 2:
         raise refuse()
     place = Place(np.dtype(DTYPES[dtype]), tuple(shape), *offsets)
+    if is_long_and_empty(shape):
+        raise refuse()
     if place.stop - place.start != math.prod(shape) * place.dtype.itemsize:
         raise refuse()
     return place
+
+
+def is_long_and_empty(shape: Sequence[int]) -> bool:
+    """Tell whether an array without elements has an axis along which nobody should have to iterate."""
+    return 0 in shape and max(shape) > LONGEST_EMPTY
 
 
 def are_counts(values: Any) -> bool:

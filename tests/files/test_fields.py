@@ -196,11 +196,32 @@ def test_states_of_bit_generators(name, tmp_path):
 
 
 def test_texts_without_characters_take_memory_of_the_file(documents, tmp_path):
-    zeros = np.zeros((2**31, 0), np.uint32)
+    zeros = np.zeros((2**23, 0), np.uint32)
     write(
         tmp_path / "it",
         edited(documents["classifier"], "ClassTargets", put(["classes"], {"texts": zeros})),
         "object",
     )
     with pytest.raises(LoadError, match="more memory than the file justifies"):
+        sknet.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("shape", [[2**31, 0], [0, 2**62]])
+def test_empty_arrays_of_objects_that_are_long_are_refused(shape, documents, tmp_path):
+    change = put(["classes"], {"cells": [shape, []]})
+    write(tmp_path / "it", edited(documents["classifier"], "ClassTargets", change), "object")
+    with pytest.raises(LoadError, match="there is nothing in an array of shape"):
+        sknet.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize(
+    ("layer", "field"), [(nn.EnsembleView(4), "n_members"), (nn.Dropout(0.5), "p"), (nn.Softmax(1), "axis")]
+)
+def test_settings_beyond_all_integers_are_refused(layer, field, tmp_path):
+    sknet.save(layer, tmp_path / "it")
+    kind, document = read_any(tmp_path / "it")
+    ((_, state),) = document["objects"]
+    state["dict"]["settings"]["dict"][field] = 2**200
+    write(tmp_path / "it", document, kind)
+    with pytest.raises(LoadError, match=f"{field!r}"):
         sknet.load(tmp_path / "it")

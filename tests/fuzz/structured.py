@@ -14,6 +14,7 @@ outside of a list, a process and a connection.
 import importlib.util
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -38,7 +39,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, MinMaxScaler, OrdinalEncoder
 
 import sknet
-from sknet import nn, onnx
+from sknet import nn, onnx, ops
 from sknet.callbacks import Callback
 from sknet.exceptions import LoadError
 from sknet.files._registry import all_known, stored_name
@@ -532,12 +533,15 @@ def written_as_python(x: Any, folder: Path, rows: Any) -> None:
 # -- one case -----------------------------------------------------------------------------------------
 
 
+OTHER_ARGUMENTS = re.compile(rf"({'|'.join(ops.__all__)})\(\) (takes|missing|got) ")
+
+
 def is_raw(error: BaseException) -> bool:
     """Tell whether a computation in sknet, and no statement, has raised an error."""
     while error.__cause__ is not None:
         error = error.__cause__
-    if any("called as" in note for note in getattr(error, "__notes__", ())):
-        return False  # a function of the user's that takes other arguments, which a note says
+    if OTHER_ARGUMENTS.match(str(error)):  # of a function that a file names in place of the user's
+        return False
     last = traceback.extract_tb(error.__traceback__)[-1:]
     is_ours = bool(last) and last[0].filename.startswith(os.path.dirname(sknet.__file__))
     return is_ours and isinstance(error, RAW) and not (last[0].line or "").startswith("raise")

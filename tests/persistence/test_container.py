@@ -8,7 +8,7 @@ import pytest
 
 from sknet import nn
 from sknet.exceptions import LoadError
-from sknet.persistence import read, write
+from sknet.persistence import _container, read, write
 from sknet.persistence._container import DOCUMENT
 from tests.combinations import every
 
@@ -137,3 +137,21 @@ def test_many_arrays_of_a_network(tmp_path):
     found = read(tmp_path / "a", "example")
     assert list(found) == list(state)
     assert all(found[name].tobytes() == array.tobytes() for name, array in state.items())
+
+
+@pytest.mark.parametrize("shape", [(2**24, 0), (0, 2**31), (3, 0, 2**40)])
+def test_empty_arrays_that_are_long_are_refused(shape, tmp_path, monkeypatch):
+    """Whoever iterates over their rows would not end."""
+    tree = {"empty": np.zeros(shape), "full": np.ones(2)}
+    with pytest.raises(TypeError, match="is empty: a file holds"):
+        write(tmp_path / "a", tree, "example")
+    monkeypatch.setattr(_container, "LONGEST_EMPTY", 2**60)
+    write(tmp_path / "a", tree, "example")
+    monkeypatch.undo()
+    with pytest.raises(LoadError, match="is described as"):
+        read(tmp_path / "a", "example")
+
+
+def test_empty_arrays_are_kept(tmp_path):
+    write(tmp_path / "a", {"empty": np.zeros((2**23, 0), np.float32)}, "example")
+    assert read(tmp_path / "a", "example")["empty"].shape == (2**23, 0)
