@@ -199,3 +199,10 @@ class cached_property(functools.cached_property[T_co]):  # noqa: N801 - named as
         if instance is None:
             return self
         return vars(instance).setdefault(self.attrname, self.func(instance))
+
+
+class FieldsAlone:
+    """Base of dataclasses whose state, in pickles and files, has no cached properties."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]

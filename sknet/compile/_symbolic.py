@@ -486,9 +486,20 @@ class SymbolicGraph:
         self.any_rows = any(isinstance(n, VARYING) for given in self.inputs for n in given.shape)
         self._graphs: dict[tuple[int, ...], Graph] = {}
 
-    def __reduce__(self) -> Any:
-        parts = (self.inputs, self.constants, self.lines, self.outputs, self.args, self.result, self.others)
-        return SymbolicGraph, parts
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the constructor's arguments, and what is no plain number there, as for formats of text."""
+        names = ("inputs", "constants", "lines", "outputs", "args", "result", "others")
+        positions = [[type(x) is Position for x in line.operands] for line in self.lines]
+        indices = [type(x) is OutputIndex for x in leaves(self.result)]
+        return {name: getattr(self, name) for name in names} | {"positions": positions, "indices": indices}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        positions, indices = iter(state.pop("positions")), iter(state.pop("indices"))
+        for i, line in enumerate(lines := [*state["lines"]]):
+            pairs = zip(line.operands, next(positions), strict=True)
+            lines[i] = line._replace(operands=tuple([Position(x) if is_one else x for x, is_one in pairs]))
+        result = map_leaves(lambda x: OutputIndex(x) if next(indices) else x, state["result"])
+        SymbolicGraph.__init__(self, **state | {"lines": lines, "result": result})
 
     # -- from graphs --------------------------------------------------------------------------
 

@@ -22,7 +22,10 @@ from sknet.files._kinds import is_stored
 HOUSE = Path(__file__).parents[1]
 NOT_STORED = ("display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
-INNER = ("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.optim")
+INNER = (
+    *("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.optim"),
+    *("sknet.compile._graph", "sknet.compile._symbolic", "sknet.graphs._export"),
+)
 SPLITTERS = "sklearn.model_selection"  # splitters, for `validation_split`
 
 

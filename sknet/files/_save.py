@@ -244,4 +244,7 @@ def trusted_types() -> list[str]:
     )
 
 
-OTHER_TYPES = ("functools.partial", "numpy.dtype")  # other types inside sknet's objects
+OTHER_TYPES = (  # inside sknet's objects
+    *("builtins.frozenset", "functools.partial", "numpy.dtype"),
+    *("sklearn.metrics._scorer._PassthroughScorer", "sklearn.metrics._scorer._Scorer"),  # of searches
+)

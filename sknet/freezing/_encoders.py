@@ -1,15 +1,15 @@
 """Encoders of categories, of numbers in bins, and of tables; steps in sequence and side by side."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from sknet._fields import COUNT, LEVEL, SLICE, Arrays, Dtypes, Each, Items, Named
+from sknet._fields import COUNT, LEVEL, SLICE, Arrays, Dtypes, Each, Named
 from sknet._frames import Frame
-from sknet._late import cached_property, issparse, scipy_sparse
+from sknet._late import FieldsAlone, cached_property, issparse, scipy_sparse
 from sknet.freezing._transformers import (
     PRECISIONS,
     Elementwise,
@@ -29,18 +29,29 @@ NOWHERE = -1  # the index of a level without an output
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(FieldsAlone):
     """The code of each level of a column."""
 
-    known: Mapping[Any, Any]
+    levels: tuple[Any, ...]
+    codes: tuple[Any, ...]
     nan: Any
     unknown: Any
     column: str
     _stored_fields = {
-        "known": Items([LEVEL, None], float),
+        "levels": Each(tuple, [LEVEL, None]),
+        "codes": Each(tuple, float),
         "nan": [float, None],
         "unknown": [float, None],
     }
+
+    def _check_stored(self) -> None:
+        if not len(self.levels) == len(self.codes) == len(self.known):
+            raise ValueError(f"{self.column} has {len(self.levels)} levels, and {len(self.codes)} codes")
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """The codes by their levels."""
+        return dict(zip(self.levels, self.codes, strict=True))
 
     def of(self, values: list[Any]) -> tuple[list[Any], bool]:
         """Return the codes of values, and whether one is unknown."""
@@ -121,7 +132,7 @@ class OneHot(Step):
     def _check_stored(self) -> None:
         most = sum(len(column.known) + 2 for column in self.levels)
         for column in self.levels:
-            for place in (*column.known.values(), column.nan, column.unknown):
+            for place in (*column.codes, column.nan, column.unknown):
                 if place is not None and not (
                     isinstance(place, int) and NOWHERE <= place < self.width <= most
                 ):
@@ -183,7 +194,7 @@ class Ordinal(Step):
 
     def _check_stored(self) -> None:
         for column in self.levels:
-            codes = column.known.values()
+            codes = column.codes
             if not all(code == int(code) and 0 <= code <= len(codes) for code in codes):
                 raise ValueError(f"{column.column} has other codes than numbers of its {len(codes)} levels")
 
@@ -268,7 +279,7 @@ def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Le
         else:
             known[level] = place
     unknown = found[-1] if encoder.handle_unknown != "error" else None
-    return Levels(known, nan, unknown, column)
+    return Levels(tuple(known), tuple(known.values()), nan, unknown, column)
 
 
 def _kind_of_sparse(X: Any) -> str:

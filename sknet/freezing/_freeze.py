@@ -62,7 +62,8 @@ def freeze(estimator: Any) -> Any:
     FrozenPipeline
         Has the estimator's methods that predict or transform. It takes arrays, lists of rows and pandas and
         polars data frames, whose columns are matched by name. It is thread-safe, and can be pickled and
-        saved by `sknet.save`.
+        saved by `sknet.save`. Of an estimator alone that was fitted to something else than tables, such as
+        images or sequences, it is what the estimator's `freeze` returns.
 
     Raises
     ------
@@ -100,6 +101,8 @@ def freeze(estimator: Any) -> Any:
     steps = [step for _, step in before]
     if not hasattr(last, "predict") and not hasattr(last, "transform"):
         steps, last = [*steps, last], None
+    if not steps and not hasattr(estimator, "n_features_in_"):
+        return last
     chain = Chain(tuple(steps))
     return FrozenPipeline(_features(estimator, chain), chain, last, tuple(label for label, _ in parts))
 

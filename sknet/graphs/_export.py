@@ -199,6 +199,13 @@ class GraphLayers(Recorded):
         super().__init__(name, modules, shapes, layers)
         self.positions = dict(positions)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes with lists for dicts by calls, whose keys formats such as skops' refuse."""
+        return {**vars(self), "shapes": [*self.shapes.items()], "positions": [*self.positions.items()]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, shapes=dict(state["shapes"]), positions=dict(state["positions"]))
+
     def output(self, module: Module, call: Call, args: tuple[Any, ...] | dict[str, Any]) -> Any:
         """Return the output of a call; what comes after it is not computed."""
         assert isinstance(module, GraphModule)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sknet._fields import COUNT, FINITE, NOT_NEGATIVE, Arrays, Items
-from sknet._late import cached_property, scipy_sparse
+from sknet._late import FieldsAlone, cached_property, scipy_sparse
 from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._schema import MISSING, UNSEEN
@@ -20,7 +20,7 @@ LEAST_DIGITS, MOST_DIGITS, MOST_DEVIATIONS = -16, 256, 1e4
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(FieldsAlone):
     """Targets, as trees and means use them."""
 
     is_classification: bool
@@ -35,9 +35,6 @@ class Target:
     def take(self, rows: Any) -> "Target":
         """Return the targets of some rows."""
         return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
     def split_by(self) -> np.ndarray:
@@ -560,7 +557,7 @@ MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True)
-class ValueMeans:
+class ValueMeans(FieldsAlone):
     """The mean targets of a number's values, beside its other encodings."""
 
     number: int
@@ -574,9 +571,6 @@ class ValueMeans:
     def _check_stored(self) -> None:
         if not len(self.levels) or len(self.column.values) != len(self.levels) + FIRST:
             raise ValueError(f"{len(self.levels)} values have {len(self.column.values)} rows of means")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
         """Return the index of each row's level, of shape (n_samples,), from all numbers of a table."""

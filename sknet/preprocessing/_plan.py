@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet._fields import ABSENT, COUNT, Texts
 from sknet._frames import names_of
-from sknet._late import cached_property, scipy_sparse
+from sknet._late import FieldsAlone, cached_property, scipy_sparse
 from sknet.ops._codes import Blocks
 from sknet.preprocessing._columns import CATEGORY, HUGE
 from sknet.preprocessing._encodings import (
@@ -58,7 +58,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(FieldsAlone):
     """The encodings of all columns of a table."""
 
     numbers: Numbers
@@ -86,9 +86,6 @@ class Plan:
     def width(self) -> int:
         """Number of outputs."""
         return len(self.names)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
     def one_row(self) -> "OneRow":

@@ -11,7 +11,7 @@ from sknet._constraints import shown
 from sknet._fields import LEVEL, Arrays, Each
 from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
-from sknet._late import cached_property, issparse, scipy_sparse
+from sknet._late import FieldsAlone, cached_property, issparse, scipy_sparse
 from sknet._params import StrOptions
 from sknet._warnings import warn_caller
 from sknet.preprocessing._columns import (
@@ -108,7 +108,7 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Feature:
+class Feature(FieldsAlone):
     """The description of a column of a table."""
 
     label: str
@@ -164,7 +164,7 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(FieldsAlone):
     """The descriptions of all columns of a table, with which others like it are read."""
 
     features: tuple[Feature, ...]
@@ -297,9 +297,6 @@ class Schema:
     @cached_property
     def _reader(self) -> RowReader:
         return RowReader(tuple(feature.name for feature in self.features), any_order=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def _single_row(self, estimator: Any, X: Any) -> "Sequence[Any] | None":
         """Return the values of a one-row frame with the columns of the fit; otherwise None."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet._fields import Arrays, Each
-from sknet._late import cached_property
+from sknet._late import FieldsAlone, cached_property
 from sknet._parallel import blas_threads
 
 # Characters of a text that are read, terms that are known, numbers that a text becomes, and texts of a fit.
@@ -49,7 +49,7 @@ def numbers_of_words(values: Any, codes: Any, weights: Any, directions: Any, for
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(FieldsAlone):
     """Terms of free texts with their weights, and the directions on which their frequencies are projected."""
 
     terms: tuple[str, ...]
@@ -72,9 +72,6 @@ class Words:
     def codes(self) -> Mapping[str, int]:
         """The index of each term."""
         return {term: i for i, term in enumerate(self.terms)}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def encode(self, values: Sequence[Any]) -> np.ndarray:
         """Return the numbers of texts, of shape (n_samples, n_outputs)."""

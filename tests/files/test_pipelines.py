@@ -13,19 +13,20 @@ import pytest
 import sklearn
 import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import BaggingRegressor, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import sknet
-from sknet import nn
+from sknet import nn, ops
 from sknet.exceptions import LoadError
 from sknet.optim import EMA, SGD, Adam
 from sknet.optim.schedules import Cosine
 from tests.estimators.data import TABLES, TASKS, estimator_for, outputs, quiet, same_bits
+from tests.estimators.nets import Net
 from tests.files.test_round_trips import FITTED, MINE, told
 from tests.test_pickling import assert_alike
 
@@ -192,6 +193,31 @@ FEATURES = {
         .fit(X.reshape(-1, 4, 3), LABELS)
     ),
 }
+MIXED = pandas.DataFrame(
+    {
+        "number": X[:, 0],
+        "flag": LABELS > 0,
+        "text": pandas.Series(["a", None, "b", "c"] * len(X), dtype=object)[: len(X)],
+        "some": pandas.Series([True, None, False] * len(X), dtype=object)[: len(X)],
+        "code": np.arange(len(X)) % 3 + 0.5,
+    }
+)
+OF_MIXED = make_column_transformer(
+    (StandardScaler(), ["number"]),
+    (OneHotEncoder(handle_unknown="ignore"), ["flag", "text"]),
+    (OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), ["some", "code"]),
+)
+OF_TABLES = {  # by names, levels and flags
+    "encoder": lambda: sknet.MLPClassifier((4,), encoder="table", **OPTIONS).fit(MIXED, LABELS),
+    "tabular": lambda: sknet.TabularRegressor(budget=0.05, n_folds=2, random_state=0).fit(MIXED, TARGETS),
+    "pipeline": lambda: make_pipeline(OF_MIXED, sknet.MLPClassifier((4,), **OPTIONS)).fit(MIXED, LABELS),
+    "table encoder": lambda: make_pipeline(sknet.TableEncoder(), sknet.MLPRegressor((4,), **OPTIONS)).fit(
+        MIXED, TARGETS
+    ),
+    "search": lambda: sknet.model_selection.GridSearchCV(
+        sknet.MLPClassifier((4,), **OPTIONS), {"alpha": [0.0, 1.0]}, cv=2
+    ).fit(X, LABELS),
+}
 FORMATS = {
     "skops": lambda one: skops.io.loads(skops.io.dumps(one), trusted=sknet.trusted_types()),
     "cloudpickle": lambda one: pickle.loads(cloudpickle.dumps(one)),
@@ -218,8 +244,68 @@ def test_formats_of_model_stores(name):
             assert_alike(told(loads(one), rows), expected, set())
 
 
+@pytest.mark.parametrize("name", OF_TABLES)
+def test_tables_in_formats_of_model_stores(name):
+    with quiet():
+        estimator = OF_TABLES[name]()
+    rows = X if name == "search" else MIXED
+    for one in (estimator, sknet.freeze(estimator)):
+        method = "predict_proba" if hasattr(one, "predict_proba") else "predict"
+        expected = getattr(one, method)(rows)
+        for loads in FORMATS.values():
+            np.testing.assert_array_equal(getattr(loads(one), method)(rows), expected)
+
+
+def squares(y_true, output):
+    return (y_true - output) ** 2
+
+
+OF_USERS = {  # what is the user's is a graph in frozen predictors
+    "network": lambda: sknet.NetClassifier(Net, **OPTIONS).fit(X, LABELS),
+    "members": lambda: sknet.NetClassifier(Net, n_members=2, **OPTIONS).fit(X, LABELS),
+    "steps": lambda: sknet.NetClassifier(Reads, **OPTIONS).fit(STEPS, LABELS),
+    "loss": lambda: sknet.MLPRegressor((4,), loss=squares, **OPTIONS).fit(X, TARGETS),
+    "graph": lambda: sknet.NetClassifier(Net(12, 3).initialize(0).export(X[:1]), **OPTIONS).fit(X, LABELS),
+}
+
+
+class Reads(nn.Module):
+    """A recurrent network with an operation on steps."""
+
+    def __init__(self, n_outputs):
+        self.cell, self.last = nn.GRU(12, 4), nn.Linear(4, n_outputs)
+
+    def forward(self, x, lengths=None):
+        return self.last(self.cell(ops.tanh(x), lengths=lengths)[1][-1])
+
+
+@pytest.mark.parametrize("name", OF_USERS)
+def test_frozen_networks_of_users_in_formats_of_model_stores(name):
+    with quiet():
+        estimator = OF_USERS[name]()
+    rows = STEPS if name == "steps" else X
+    for one in (estimator.freeze(), *([estimator] if name == "graph" else [])):
+        expected = one.predict(rows)
+        for loads in FORMATS.values():
+            np.testing.assert_array_equal(loads(one).predict(rows), expected)
+            np.testing.assert_array_equal(loads(one).predict(rows[:1]), one.predict(rows[:1]))
+
+
+@pytest.mark.parametrize("kind", ["gru", "conv"])
+def test_freeze_of_an_estimator_alone_that_reads_no_table(kind, tmp_path):
+    rows = STEPS if kind == "gru" else X.reshape(-1, 4, 3)
+    with quiet():
+        net = sknet.NetClassifier(kind, **OPTIONS).fit(rows, LABELS)
+    for estimator in (net, make_pipeline(net)):
+        frozen = sknet.freeze(estimator)
+        np.testing.assert_array_equal(frozen.predict_proba(rows), net.predict_proba(rows))
+        sknet.save(frozen, tmp_path / "frozen")
+        np.testing.assert_array_equal(sknet.load(tmp_path / "frozen").predict(rows), net.predict(rows))
+
+
 def test_trusted_types_are_sknets():
-    other = ("numpy.", "functools.partial", "sklearn.model_selection.")
+    other = ("builtins.frozenset", "numpy.", "functools.partial", "sklearn.metrics._scorer._")
+    other += ("sklearn.model_selection.",)
     assert all(name.startswith(("sknet.", *other)) for name in sknet.trusted_types())
     assert "sknet.estimators._mlp.MLPClassifier" in sknet.trusted_types()
 
