@@ -257,7 +257,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     if targets.task == "multilabel" or isinstance(targets.classes, list):
         return numbered(estimator, X, target, targets.n_outputs, head)
     if target is None:
-        target = targets.decode(to_host(estimator._decided(X)), loss.threshold)
+        target = on_host(estimator.predict(X))
     labels, classes = _per_row(X, target), targets.classes
     if labels.dtype.kind == "V" or not np.isin(labels, classes).all():
         raise ValueError(f"target {shown(target)} is none of the classes {classes.tolist()}")

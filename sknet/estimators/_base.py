@@ -28,19 +28,21 @@ from sknet._params import (
     unknown_parameter,
 )
 from sknet._random import check_random_state
+from sknet._tree import map_leaves
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
-from sknet.device import active, device_of, namespace, stream_key, to_device
+from sknet.device import active, device_of, namespace, stream_key, to_device, to_host
 from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._layer_outputs import drawn_rows
 from sknet.engine._model_copies import slim_model
-from sknet.engine._network import Head, network_of, predict_rows, warn_of_overflow
+from sknet.engine._network import network_of, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
 from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network
+from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
@@ -565,19 +567,35 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             else to_device(result, device_of(first_input(X)))
         )
 
+    def _answered(self, X: Any, kind: str, coverage: Any = None) -> Any:
+        """Return a kind of prediction, see `prediction_of`, on the device of X; texts on the host."""
+        if "model_" not in self.__dict__:
+            check_is_fitted(self)
+        name, head, result = prediction_of(self, kind, coverage)
+        output = self._predicted(X, name, head)
+        if type(output) is np.ndarray:
+            return result(output)
+        place = device_of(output)
+        if kind != "labels" and self._targets.task != "heads":
+            with active(place):
+                return result(output)
+        found = result(to_host(output))
+        return map_leaves(lambda x: to_device(x, place) if x.dtype.kind in "biuf" else x, found)
+
     def _is_known_table(self, X: np.ndarray) -> bool:
         """Tell whether X is a table with as many columns as in the first fit, which had no names."""
         fitted = self.__dict__
         is_table = self._inputs is None and "feature_names_in_" not in fitted
         return is_table and X.ndim == 2 and X.shape[1] == fitted.get("n_features_in_")
 
-    def _drawn(self, X: Any, head: Head | None, n_draws: Any, random_state: Any) -> Any:
-        """Return predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
+    def _drawn(self, X: Any, kind: str, n_draws: Any, random_state: Any) -> Any:
+        """Return a kind of predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
         if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or not 1 <= int(n_draws) < 2**31:
             raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
         n_draws, source = int(n_draws), check_random_state(random_state)
         keys = [stream_key(np.random.RandomState(source.randint(2**31))) for _ in range(n_draws)]
-        found = self._predicted(X, head, keys, by=drawn_rows)
+        _, head, result = prediction_of(self, kind)
+        found = result(self._predicted(X, head, keys, by=drawn_rows))
         with active(device_of(found)):
             if n_draws > 1 and bool((found[:, :1] == found).all()):
                 raise ValueError(
@@ -600,14 +618,10 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             allows_nan=may_be_missing(self),
         )
 
-    def _link(self, name: str) -> Head | None:
-        """Return a method of the fitted loss, applied to raw outputs; None before the fit."""
-        return getattr(self.model_.loss_function, name) if self.__sklearn_is_fitted__() else None
-
     @property
     def _loss(self) -> Loss | None:
         """The loss of the fit, or else the parameter; None if that is missing or invalid."""
-        if self.__sklearn_is_fitted__():
+        if "model_" in self.__dict__:
             return self.model_.loss_function
         loss = getattr(self, "loss", None)
         loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss

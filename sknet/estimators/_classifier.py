@@ -12,7 +12,6 @@ from sknet._constraints import NUMBERS, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet._late import available_if
-from sknet.device import active, device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._attributions import chosen_classes
@@ -28,7 +27,7 @@ from sknet.estimators._checks import (
     without_ignored,
 )
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
-from sknet.estimators._heads import gives_probabilities, probability_head
+from sknet.estimators._heads import gives_probabilities
 from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
@@ -243,43 +242,19 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
-        return self._labelled(X)
-
-    def _labelled(self, X: Any) -> Any:
-        output = self._decided(X)
-        labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
-        return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
-
-    def _decided(self, X: Any) -> Any:
-        """Return what decides between classes, from the network's outputs."""
-        if not self.__sklearn_is_fitted__():
-            return self._predicted(X)
-        head = self._targets.deciding(self.model_.loss_function, self._temperature)
-        return self._predicted(X) if head is None else self._predicted(X, "decisions", head)
+        return self._answered(X, "labels")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities."""
-        return self._probable(X, "probabilities", "predict")
+        return self._answered(X, "probabilities")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
-        return self._probable(X, "log_probabilities", "log_predict")
-
-    def _probable(self, X: Any, name: str, link: str) -> Any:
-        """Return probabilities or their logarithms, an array or one for each column of labels."""
-        if "model_" not in self.__dict__:
-            check_is_fitted(self)
-        targets = self._targets
-        head = probability_head(self.model_.loss_function, targets, self._temperature, link)
-        result = self._predicted(X, name, head)
-        if not isinstance(targets, ColumnTargets):
-            return result
-        with active(device_of(result)):
-            return targets.per_column(result)
+        return self._answered(X, "log_probabilities")
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_classes(self, X, target)

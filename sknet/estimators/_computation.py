@@ -18,7 +18,7 @@ from sknet.estimators._frozen import (
     FrozenRegressor,
     FrozenTransformer,
 )
-from sknet.estimators._heads import probability_head
+from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._offset import head_of_both
@@ -108,26 +108,29 @@ def outputs_of(
         return {"variable": given(loss.predict)}, {}
     if frozen._kind == "multihead":
         return _outputs_of_heads(frozen)
-    temperature = getattr(frozen, "_temperature", None)
-    decide = given(targets.deciding(loss, temperature) or _as_it_is)
-    outputs: dict[str, Head] = {"label": lambda output: targets.numbers(decide(output), loss.threshold)}
-    if raw_scores:
-        outputs["scores"] = _joined(lambda output: _of_both(targets.decisions(decide(output))), -np.inf)
-    elif loss.has_probabilities:
-        head = given(probability_head(loss, targets, temperature))
-        outputs["probabilities"] = _joined(lambda output: targets.per_column(head(output)), 0.0)
+
+    def made(kind: str) -> Head:
+        _, head, result = prediction_of(frozen, kind, numbered=True)
+        decide = given(head or _as_it_is)
+        return lambda output: result(decide(output))
+
+    outputs = {"label": made("labels")}
+    if loss.has_probabilities and not raw_scores:
+        outputs["probabilities"] = _joined(made("probabilities"), 0.0)
     else:
-        outputs["scores"] = _joined(lambda output: targets.decisions(decide(output)), -np.inf)
+        scores = made("decisions")
+        both = (lambda output: _of_both(scores(output))) if raw_scores else scores
+        outputs["scores"] = _joined(both, -np.inf)
     return outputs, {} if targets.labels is None else {"label": targets.labels}
 
 
 def _outputs_of_heads(frozen: Any) -> tuple[dict[str, Head], dict[str, Any]]:
     """Return an output for each head, of those with classes also probabilities."""
-    loss, targets, dtype = frozen._loss, frozen._targets, frozen._dtype
+    loss, targets = frozen._loss, frozen._targets
 
     def head(name: str, kind: str) -> Head:
-        link = targets.link(loss, kind)
-        return _joined(lambda output: targets.numbers(link(output), loss, kind, dtype)[name], 0.0)
+        _, link, result = prediction_of(frozen, kind, numbered=True)
+        return _joined(lambda output: result(link(output))[name], 0.0)
 
     outputs = {name: head(name, "labels") for name in targets.heads}
     for name in targets.classes:

@@ -20,6 +20,7 @@ from sknet.engine._network import Head, Network, Part, Pass, warn_of_overflow
 from sknet.estimators._head_targets import HeadTargets, has_classes
 from sknet.estimators._heads import (
     DECODER,
+    Prediction,
     check_deviations,
     checked_codes,
     conformal_sets,
@@ -29,8 +30,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     gives_sets,
     has_decoder,
-    interval_head,
-    probability_head,
+    prediction_of,
 )
 from sknet.estimators._inputs import (
     Encoded,
@@ -136,6 +136,7 @@ class Frozen:
     def _own(self, module: Module) -> None:
         """Take over a module: its parameters become views of one array, an input of the programs."""
         self._module, self._network = module, Network.fixed(module, self._dtype)
+        self._predictions: dict[str, Prediction] = {}
 
     @cached_property
     def _read_row(self) -> RowReader | None:
@@ -171,6 +172,21 @@ class Frozen:
             scaling = self._scaling
             return self._network.unchecked(X, name, units=None if scaling is None else scaling.of_table)
         return None
+
+    def _answered(self, X: Any, kind: str, lengths: Any, offset: Any = None, coverage: Any = None) -> Any:
+        """Return a kind of prediction, see `prediction_of`."""
+        found = None
+        try:
+            name, head, result = self._predictions[kind]
+        except KeyError:
+            name, head, result = made = prediction_of(self, kind, coverage)
+            if coverage is None:
+                self._predictions[kind] = made
+        if coverage is lengths is offset is None:
+            found = self._unchecked(X, name)
+        if found is None:
+            found = self._predicted(with_offset(with_lengths(X, lengths), offset), name, head)
+        return result(found)
 
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
         if type(X) is RowsWithOffset:
@@ -368,11 +384,6 @@ def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) ->
     return made
 
 
-def given_rows(X: Any, lengths: Any, offset: Any) -> Any:
-    """Return X with the lengths of its sequences and an offset of outputs, as far as they are given."""
-    return with_offset(with_lengths(X, lengths), offset)
-
-
 @described_by(Frozen)
 class FrozenClassifier(Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
@@ -434,35 +445,21 @@ class FrozenClassifier(Frozen):
 
     def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return raw outputs, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._targets.decisions(self._decided(X, lengths, offset))
+        return self._answered(X, "decisions", lengths, offset)
 
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return labels, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._targets.decode(self._decided(X, lengths, offset), self._loss.threshold)
-
-    def _decided(self, X: Any, lengths: Any = None, offset: Any = None) -> Any:
-        found = self._unchecked(X, "decisions") if lengths is offset is None else None
-        if found is None:
-            head = self._targets.deciding(self._loss, self._temperature)
-            found = self._predicted(given_rows(X, lengths, offset), "decisions", head)
-        return found
+        return self._answered(X, "labels", lengths, offset)
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return probabilities, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._probable(X, lengths, offset, "probabilities", "predict")
+        return self._answered(X, "probabilities", lengths, offset)
 
     @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return log probabilities, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._probable(X, lengths, offset, "log_probabilities", "log_predict")
-
-    def _probable(self, X: Any, lengths: Any, offset: Any, name: str, link: str) -> Any:
-        found = self._unchecked(X, name) if lengths is offset is None else None
-        if found is None:
-            head = probability_head(self._loss, self._targets, self._temperature, link)
-            found = self._predicted(given_rows(X, lengths, offset), name, head)
-        return self._targets.per_column(found)
+        return self._answered(X, "log_probabilities", lengths, offset)
 
     @available_if(gives_sets)
     def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None, offset: Any = None) -> Any:
@@ -527,9 +524,8 @@ class FrozenTransformer(Frozen):
         shape, has_steps = self._layer_shape(self._code), not isinstance(self._inputs, int)
         codes = checked_codes(self, with_lengths(X, lengths), shape, has_steps=has_steps)
         with np.errstate(all="ignore"):
-            head = self._targets.head(self._loss)
-            found = self._network.compute(codes, DECODER, head, Part(DECODER))
-        return self._targets.restore(found)
+            _, head, result = prediction_of(self, DECODER)
+            return result(self._network.compute(codes, DECODER, head, Part(DECODER)))
 
     def _coder(self) -> Module:
         return self._module
@@ -584,10 +580,7 @@ class FrozenRegressor(Frozen):
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return predictions for X, its `lengths` and `offset`, with deviations too if `return_std`."""
-        found = self._unchecked(X, "means") if lengths is offset is None else None
-        if found is None:
-            found = self._predicted(given_rows(X, lengths, offset), "means", self._loss.predict)
-        found = self._targets.decode(found)
+        found = self._answered(X, "means", lengths, offset)
         if not return_std:
             return found
         check_deviations(self._loss)
@@ -596,23 +589,19 @@ class FrozenRegressor(Frozen):
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return standard deviations, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._of_targets(given_rows(X, lengths, offset), "deviations", self._loss.predict_std)
+        return self._answered(X, "deviations", lengths, offset)
 
     @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return every quantile, as the estimator's method does for X, `lengths` and `offset`."""
-        return self._of_targets(given_rows(X, lengths, offset), "quantiles", self._loss.predict_quantiles)
+        return self._answered(X, "quantiles", lengths, offset)
 
     @available_if(gives_intervals)
     def predict_interval(
         self, X: Any, coverage: float = 0.8, *, lengths: Any = None, offset: Any = None
     ) -> Any:
         """Return bounds of targets, as the estimator's method does for X, `lengths` and `offset`."""
-        head = interval_head(self._loss, coverage, self._targets)
-        return self._of_targets(given_rows(X, lengths, offset), "interval", head)
-
-    def _of_targets(self, X: Any, name: str, head: Head) -> Any:
-        return self._targets.decode(self._predicted(X, name, head))
+        return self._answered(X, "interval", lengths, offset, coverage)
 
 
 @described_by(Frozen)
@@ -650,16 +639,10 @@ class FrozenMultiHeadNet(Frozen):
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
         """Return what the estimator's method of this name does for X and its `lengths`."""
-        found = self._results(X, lengths, "labels")
+        found = self._answered(X, "labels", lengths)
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
 
     @available_if(has_classes)
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Return what the estimator's method of this name does for X and its `lengths`."""
-        return self._results(X, lengths, "probabilities")
-
-    def _results(self, X: Any, lengths: Any, kind: str) -> dict[str, Any]:
-        found = self._unchecked(X, kind) if lengths is None else None
-        if found is None:
-            found = self._predicted(with_lengths(X, lengths), kind, self._targets.link(self._loss, kind))
-        return self._targets.results(found, self._loss, kind, self._dtype)
+        return self._answered(X, "probabilities", lengths)

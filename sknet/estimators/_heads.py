@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -14,7 +15,7 @@ from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.engine._network import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
-from sknet.estimators._targets import ClassEncoder, tempered
+from sknet.estimators._targets import tempered
 from sknet.losses._base import mean_loss_of
 from sknet.losses._wrappers import row_of
 
@@ -99,11 +100,6 @@ class _Interval:
         return self.predict_interval(output, self.coverage)
 
 
-def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: str = "predict") -> Head:
-    """Return the head that makes probabilities of outputs, in the order of the classes."""
-    return targets.probable(tempered(getattr(loss, name), loss, temperature), loss)
-
-
 @dataclass(frozen=True)
 class Bounds:
     """Predictions between the bounds that the loss has learned, or between those at a distance of 1.
@@ -157,15 +153,47 @@ def _checked_coverage(coverage: Any) -> float:
     return float(coverage)
 
 
-def interval_head(loss: Any, coverage: Any, targets: Any = None) -> Head:
+def _interval_head(loss: Any, coverage: Any, targets: Any) -> Head:
     """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets)."""
     coverage = _checked_coverage(coverage)
-    if getattr(targets, "conformity", None) is not None:
+    if targets.conformity is not None:
         return Bounds(loss, tuple(conformal_quantile(targets.conformity, coverage).tolist()))
     return _Interval(loss.predict_interval, coverage)
 
 
+LINKS = {
+    "probabilities": "predict",
+    "log_probabilities": "log_predict",
+    "means": "predict",
+    "deviations": "predict_std",
+    "quantiles": "predict_quantiles",
+}
 DECODER = "decoder"
+Prediction = tuple[str, Head | None, Callable[[Any], Any]]
+"""The name of a pass, its head of raw outputs, and a function of what the head computes."""
+
+
+def prediction_of(predictor: Any, kind: str, coverage: Any = None, *, numbered: bool = False) -> Prediction:
+    """Return how a fitted predictor makes a kind of prediction; with `numbered`, labels are numbers."""
+    loss, targets = predictor._loss, predictor._targets
+    if targets.task == "heads":
+        result = targets.numbers if numbered else targets.results
+        dtype = predictor._dtype if hasattr(predictor, "_dtype") else predictor.model_.dtype
+        return kind, targets.link(loss, kind), partial(result, loss=loss, kind=kind, dtype=dtype)
+    if kind == "labels":
+        result = targets.numbers if numbered else targets.decode
+        result = partial(result, threshold=loss.threshold) if loss.threshold else result
+        return "decisions", targets.deciding(loss, predictor._temperature), result
+    if kind == "decisions":
+        return kind, targets.deciding(loss, predictor._temperature), targets.decisions
+    if kind == "interval":
+        return kind, _interval_head(loss, coverage, targets), targets.decode
+    if kind == DECODER:
+        return kind, targets.head(loss), targets.restore
+    link = getattr(loss, LINKS[kind])
+    if targets.task == "regression":
+        return kind, link, targets.decode
+    return kind, targets.probable(tempered(link, loss, predictor._temperature), loss), targets.per_column
 
 
 def has_decoder(transformer: Any) -> bool:

@@ -14,7 +14,6 @@ from sknet._late import available_if
 from sknet._params import described_by, store_parameters
 from sknet._validation import Interval, StrOptions
 from sknet.callbacks import Callback
-from sknet.device import device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._architecture import Architecture, WithHeads
@@ -354,7 +353,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
             As y was given: the label of largest output of heads with classes, and what the losses of others
             estimate.
         """
-        found = self._results(with_lengths(X, lengths), "labels")
+        found = self._answered(with_lengths(X, lengths), "labels")
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
 
     @available_if(has_classes)
@@ -374,21 +373,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         dict of ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._results(with_lengths(X, lengths), "probabilities")
-
-    def _results(self, X: Any, kind: str) -> dict[str, Any]:
-        check_is_fitted(self)
-        model = self.model_
-        output = self._predicted(X, kind, self._targets.link(model.loss_function, kind))
-        found = self._targets.results(to_host(output), model.loss_function, kind, model.dtype)
-        place = device_of(output)
-
-        def placed(x: Any) -> Any:
-            if isinstance(x, list):
-                return [placed(each) for each in x]
-            return to_device(x, place) if x.dtype.kind in "biuf" else x
-
-        return {name: placed(x) for name, x in found.items()}
+        return self._answered(with_lengths(X, lengths), "probabilities")
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return numbered(self, X, target, self._targets.n_outputs, None)
@@ -447,7 +432,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         check_is_fitted(self)
         caller, targets = type(self).__name__, self._targets
         given = as_heads(y, list(targets.heads), caller)[0]
-        predicted = self._results(with_lengths(X, lengths), "labels")
+        predicted = self._answered(with_lengths(X, lengths), "labels")
         weight = None if sample_weight is None else np.asarray(on_host(sample_weight), np.float64)
         found = {}
         for name, each in targets.heads.items():

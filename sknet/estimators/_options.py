@@ -16,12 +16,12 @@ from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks import Callback
 from sknet.callbacks._callback import check_callbacks
-from sknet.device import PRECISIONS, active, device_of, to_host
+from sknet.device import PRECISIONS, to_host
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._fit import Recipe, is_auto, settings_of
-from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets, probability_head
+from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace, with_offset
 from sknet.estimators._network import check_patterns
 from sknet.estimators._targets import ColumnTargets
@@ -452,19 +452,19 @@ class Decisions(BaseClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
-        return self._labelled(with_offset(X, offset))
+        return self._answered(with_offset(X, offset), "labels")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict probabilities."""
-        return self._probable(with_offset(X, offset), "probabilities", "predict")
+        return self._answered(with_offset(X, offset), "probabilities")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_log_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
-        return self._probable(with_offset(X, offset), "log_probabilities", "log_predict")
+        return self._answered(with_offset(X, offset), "log_probabilities")
 
     @available_if(gives_sets)
     @follows_namespace
@@ -526,9 +526,7 @@ class Decisions(BaseClassifier):
             For two classes one column, positive where the second is more likely; for several columns of
             labels an array for each, and for ordered classes log probabilities.
         """
-        output = self._decided(with_offset(X, offset))
-        with active(device_of(output)):
-            return self._targets.decisions(output)
+        return self._answered(with_offset(X, offset), "decisions")
 
     @available_if(gives_probabilities)
     @follows_namespace
@@ -565,5 +563,4 @@ class Decisions(BaseClassifier):
             raise ValueError(
                 "predict_samples needs one label a row, and each column of y has its own classes"
             )
-        head = probability_head(self.model_.loss_function, self._targets, self._temperature)
-        return self._drawn(X, head, n_draws, random_state)
+        return self._drawn(X, "probabilities", n_draws, random_state)

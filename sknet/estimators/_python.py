@@ -19,7 +19,7 @@ from sknet.compile._symbolic import (
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
-from sknet.estimators._heads import DECODER, interval_head, probability_head
+from sknet.estimators._heads import DECODER, prediction_of
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._offset import head_of_both
 from sknet.graphs._export import with_any_lengths
@@ -182,71 +182,54 @@ class Method(NamedTuple):
 
 
 def _method(
-    frozen: Any, name: str, doc: str, head: Head, result: Callable[[Tensor], Any], **more: Any
+    frozen: Any, name: str, doc: str, kind: str, *, coverage: float | None = None, **more: Any
 ) -> Method:
-    """Return the function of a head whose `result` is returned, also for outputs with an offset."""
+    """Return the function of a kind of prediction, also for outputs with an offset."""
     loss, of_both = frozen._loss, None
+    _, made, result = prediction_of(frozen, kind, coverage, numbered=True)
+    head = made or (lambda output: output)
     if has_offset(loss):
         both = head_of_both(loss, head)
         of_both = lambda pair: result(both(pair))  # noqa: E731
     n = frozen._targets.n_outputs
-    return Method(name, doc, lambda output: result(head(output)), of_both=of_both, n_offsets=n, **more)
+    more |= {"coverage": coverage, "of_both": of_both, "n_offsets": n}
+    return Method(name, doc, lambda output: result(head(output)), **more)
 
 
 def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
-    loss, targets = frozen._loss, frozen._targets
-    temperature = getattr(frozen, "_temperature", None)
-    decide = targets.deciding(loss, temperature) or (lambda output: output)
-
-    def labels(decided: Tensor) -> Any:
-        return targets.numbers(decided, loss.threshold)
-
-    then = "found" if targets.labels is None else "LABELS[found]"
-    yield _method(frozen, "predict", "Return labels.", decide, labels, then=then)
-    yield _method(frozen, "decision_function", "Return raw outputs.", decide, targets.decisions)
-    if loss.has_probabilities:
-        for name, link, doc in (
-            ("predict_proba", "predict", "Return the probability of each class."),
-            ("predict_log_proba", "log_predict", "Return the logarithm of the probability of each class."),
-        ):
-            head = probability_head(loss, targets, temperature, link)
-            yield _method(frozen, name, doc, head, targets.per_column)
+    then = "found" if frozen._targets.labels is None else "LABELS[found]"
+    yield _method(frozen, "predict", "Return labels.", "labels", then=then)
+    yield _method(frozen, "decision_function", "Return raw outputs.", "decisions")
+    if frozen._loss.has_probabilities:
+        doc = "Return the {}probability of each class.".format
+        yield _method(frozen, "predict_proba", doc(""), "probabilities")
+        yield _method(frozen, "predict_log_proba", doc("logarithm of the "), "log_probabilities")
 
 
 def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
-    loss, targets = frozen._loss, frozen._targets
-
-    def method(name: str, doc: str, head: Head, **more: Any) -> Method:
-        return _method(frozen, name, doc, head, targets.decode, **more)
-
-    yield method("predict", "Return predictions.", loss.predict)
+    yield _method(frozen, "predict", "Return predictions.", "means")
     if hasattr(frozen, "predict_std"):
-        yield method("predict_std", "Return standard deviations.", loss.predict_std)
+        yield _method(frozen, "predict_std", "Return standard deviations.", "deviations")
     if hasattr(frozen, "predict_quantiles"):
-        yield method("predict_quantiles", "Return every quantile.", loss.predict_quantiles)
+        yield _method(frozen, "predict_quantiles", "Return every quantile.", "quantiles")
     if hasattr(frozen, "predict_interval"):
+        doc = "Return the bounds between which this share of targets is expected."
         wanted = COVERAGE if coverage is None else coverage
         try:
-            head = interval_head(loss, wanted, targets)
-            head(Tensor(np.zeros((1, loss.outputs_per_target * targets.n_outputs))))
+            method = _method(frozen, "predict_interval", doc, "interval", coverage=wanted)
+            n_outputs = frozen._loss.outputs_per_target * frozen._targets.n_outputs
+            method.head(Tensor(np.zeros((1, n_outputs))))
         except ValueError:
             if coverage is None:
                 return  # quantiles of another interval, which nobody has asked for
             raise
-        doc = "Return the bounds between which this share of targets is expected."
-        yield method("predict_interval", doc, head, coverage=wanted)
+        yield method
 
 
 def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
-    loss, targets = frozen._loss, frozen._targets
     if hasattr(frozen, "inverse_transform"):
-        head = targets.head(loss) or (lambda output: output)
-
-        def restored(output: Tensor) -> Any:
-            return targets.restore(head(output))
-
         doc = "Return what the decoder makes of codes."
-        yield Method("inverse_transform", doc, restored, Part(DECODER), "codes")
+        yield _method(frozen, "inverse_transform", doc, DECODER, by=Part(DECODER), source="codes")
 
 
 def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[Method]:
@@ -265,15 +248,15 @@ def _of_heads(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets, dtype = frozen._loss, frozen._targets, frozen._dtype
 
     def method(name: str, doc: str, kind: str) -> Method:
-        link = targets.link(loss, kind)
+        _, head, result = prediction_of(frozen, kind, numbered=True)
         places: dict[str, Any] = {}
 
         def parts(output: Tensor) -> Any:
             several: list[Tensor] = []
-            for head, part in targets.numbers(link(output), loss, kind, dtype).items():
+            for name, part in result(head(output)).items():
                 columns = part if isinstance(part, list) else [part]
                 first = len(several)
-                places[head] = slice(first, first + len(part)) if columns is part else first
+                places[name] = slice(first, first + len(part)) if columns is part else first
                 several += columns
             return several
 

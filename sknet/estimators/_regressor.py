@@ -21,7 +21,6 @@ from sknet.estimators._heads import (
     gives_deviations,
     gives_intervals,
     gives_quantiles,
-    interval_head,
 )
 from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
 from sknet.estimators._targets import ArrayTargets, RealTargets
@@ -84,8 +83,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles.
         """
-        prediction = self._predicted(X, "means", self._link("predict"))
-        return self._targets.decode(prediction)
+        return self._answered(X, "means")
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_predictions(self, X, target)
@@ -195,11 +193,11 @@ class UncertainRegressor(BaseRegressor):
             For `return_std` with another loss.
         """
         X = with_offset(X, offset)
-        prediction = self._targets_of(X, "means", "predict")
+        prediction = self._answered(X, "means")
         if not return_std:
             return prediction
         check_deviations(self._loss)
-        return prediction, self._targets_of(X, "deviations", "predict_std")
+        return prediction, self._answered(X, "deviations")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the coefficient of determination of the predictions, R2.
@@ -222,10 +220,6 @@ class UncertainRegressor(BaseRegressor):
             reads y, such as times and events, minus the mean loss.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
-
-    def _targets_of(self, X: Any, name: str, link: str) -> Any:
-        found = self._predicted(X, name, self._link(link))
-        return self._targets.decode(found)
 
     @follows_namespace
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
@@ -257,24 +251,22 @@ class UncertainRegressor(BaseRegressor):
         Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
         """
         check_is_fitted(self)
-        return self._targets.decode(self._drawn(X, self._link("predict"), n_draws, random_state))
+        return self._drawn(X, "means", n_draws, random_state)
 
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any, *, offset: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
-        return self._targets_of(with_offset(X, offset), "deviations", "predict_std")
+        return self._answered(with_offset(X, offset), "deviations")
 
     @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any, *, offset: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
-        return self._targets_of(with_offset(X, offset), "quantiles", "predict_quantiles")
+        return self._answered(with_offset(X, offset), "quantiles")
 
     @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
-        check_is_fitted(self)
-        head = interval_head(self.model_.loss_function, coverage, self._targets)
-        return self._targets.decode(self._predicted(with_offset(X, offset), "interval", head))
+        return self._answered(with_offset(X, offset), "interval", coverage)

@@ -21,7 +21,7 @@ from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import without_padding
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._frozen import FrozenTransformer
-from sknet.estimators._heads import DECODER, checked_codes, has_decoder
+from sknet.estimators._heads import DECODER, checked_codes, has_decoder, prediction_of
 from sknet.estimators._inputs import as_host, follows_namespace, on_host
 from sknet.estimators._layers import HiddenLayers, LayerOutput
 from sknet.estimators._network import reconstructed
@@ -208,14 +208,14 @@ class BaseTransformer(Coding, NamedOptions):
     def inverse_transform(self, X: Any) -> Any:
         """Return what the decoder makes of codes."""
         check_is_fitted(self)
-        model, targets = self.model_, self._targets
+        model, (_, head, result) = self.model_, prediction_of(self, DECODER)
         codes = checked_codes(
             self, X, self._layer_shape(self._layer_of_code()), has_steps=self._inputs is not None
         )
         with np.errstate(all="ignore"):
-            found = part_rows(model, codes, DECODER, targets.head(model.loss_function))
+            found = part_rows(model, codes, DECODER, head)
         with active(model.device, model.precision):
-            return to_device(targets.restore(found), device_of(first_input(codes)))
+            return to_device(result(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.

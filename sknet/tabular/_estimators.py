@@ -12,7 +12,7 @@ from sknet._validation import StrOptions
 from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
-from sknet.estimators._heads import probability_head
+from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import dense_targets, with_offset
 from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
 from sknet.losses import Loss
@@ -122,13 +122,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.classes_ = self._targets.classes
 
     def _take_oof(self, y: Any, outputs: Any, rows: np.ndarray, weight: Any) -> None:
-        self.oof_score_ = _accuracy(self._labels(outputs), y[rows], weight)
-        loss = self._loss_function
-        found = (
-            self._headed(outputs, probability_head(loss, self._targets, None))
-            if (loss.has_probabilities)
-            else self._decided(outputs)
-        )
+        self.oof_score_ = _accuracy(self._made(outputs, "labels"), y[rows], weight)
+        kind = "probabilities" if self._loss_function.has_probabilities else "decisions"
+        found = self._headed(outputs, prediction_of(self, kind)[1])
         self.oof_prediction_ = np.full((len(y), found.shape[1]), np.nan, found.dtype)
         self.oof_prediction_[rows] = found
 

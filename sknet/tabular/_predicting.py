@@ -20,8 +20,7 @@ from sknet.estimators._heads import (
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
-    interval_head,
-    probability_head,
+    prediction_of,
 )
 from sknet.estimators._inputs import RowsWithOffset, with_offset
 from sknet.estimators._offset import apply_offset, split_outputs
@@ -58,17 +57,20 @@ class Predicts(ABC):
             found: np.ndarray = head(Tensor(outputs)).numpy()
         return found
 
+    def _made(self, outputs: Any, kind: str, coverage: Any = None) -> Any:
+        """Return the kind of prediction, see `prediction_of`, that outputs mean."""
+        _, head, result = prediction_of(self, kind, coverage)
+        return result(self._headed(outputs, head))
+
+    def _answered(self, X: Any, kind: str, offset: Any, coverage: Any = None) -> Any:
+        return self._made(self._outputs(with_offset(X, offset)), kind, coverage)
+
 
 class Classifies(Predicts):
     """Labels and probabilities."""
 
     _targets: "ClassTargets | ColumnTargets | OrderedTargets"
-
-    def _decided(self, outputs: Any) -> np.ndarray:
-        return self._headed(outputs, self._targets.deciding(self._loss_function))
-
-    def _labels(self, outputs: Any) -> Any:
-        return self._targets.decode(self._decided(outputs), self._loss_function.threshold)
+    _temperature = None  # members have theirs in the mix
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict labels.
@@ -85,7 +87,7 @@ class Classifies(Predicts):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
-        return self._labels(self._outputs(with_offset(X, offset)))
+        return self._answered(X, "labels", offset)
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the mixed raw outputs: logits, or whatever the loss expects.
@@ -102,23 +104,17 @@ class Classifies(Predicts):
         ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
             For two classes one column, positive where the second is more likely.
         """
-        outputs = self._outputs(with_offset(X, offset))
-        return self._targets.decisions(self._decided(outputs))
+        return self._answered(X, "decisions", offset)
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict probabilities, which are calibrated by a temperature for each kind of members."""
-        return self._probable(with_offset(X, offset), "predict")
+        return self._answered(X, "probabilities", offset)
 
     @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows."""
-        return self._probable(with_offset(X, offset), "log_predict")
-
-    def _probable(self, X: Any, link: str) -> Any:
-        outputs = self._outputs(X)
-        head = probability_head(self._loss_function, self._targets, None, link)
-        return self._targets.per_column(self._headed(outputs, head))
+        return self._answered(X, "log_probabilities", offset)
 
 
 class Regresses(Predicts):
@@ -128,7 +124,7 @@ class Regresses(Predicts):
     _bounds: tuple[Any, Any]
 
     def _means(self, outputs: Any) -> np.ndarray:
-        found = self._targets.decode(self._headed(outputs, self._loss_function.predict))
+        found = self._made(outputs, "means")
         # Of several outputs scikit-learn's checks ask for double precision.
         dtype = np.float64 if self._targets.n_outputs > 1 else found.dtype
         clipped: np.ndarray = np.clip(found, *self._bounds).astype(dtype)
@@ -155,23 +151,17 @@ class Regresses(Predicts):
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, offset: Any = None) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
-        return self._found(with_offset(X, offset), "predict_std")
+        return self._answered(X, "deviations", offset)
 
     @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any, *, offset: Any = None) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
-        return self._found(with_offset(X, offset), "predict_quantiles")
+        return self._answered(X, "quantiles", offset)
 
     @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
-        outputs = self._outputs(with_offset(X, offset))
-        head = interval_head(self._loss_function, coverage)
-        return self._targets.decode(self._headed(outputs, head))
-
-    def _found(self, X: Any, name: str) -> Any:
-        outputs = self._outputs(X)
-        return self._targets.decode(self._headed(outputs, getattr(self._loss_function, name)))
+        return self._answered(X, "interval", offset, coverage)
 
 
 STEPS = 10
