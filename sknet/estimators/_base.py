@@ -42,7 +42,6 @@ from sknet.estimators._attributions import Attributions, sample_of
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request
 from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network
-from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import are_several, fit_members
@@ -50,6 +49,7 @@ from sknet.estimators._offset import apply_offset
 from sknet.estimators._scaling import InputScaling
 from sknet.estimators._stored import ESTIMATOR, check_estimator
 from sknet.estimators._summary import Summarized
+from sknet.estimators._targets import prediction_of
 from sknet.losses import LOSSES, Loss
 from sknet.losses._wrappers import Averaged
 

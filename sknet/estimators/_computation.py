@@ -18,11 +18,11 @@ from sknet.estimators._frozen import (
     FrozenRegressor,
     FrozenTransformer,
 )
-from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._offset import head_of_both
 from sknet.estimators._scaling import InputScaling
+from sknet.estimators._targets import prediction_of
 from sknet.losses._wrappers import has_offset
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder

@@ -19,18 +19,14 @@ from sknet.engine._layer_outputs import Layer, detached, find_layer
 from sknet.engine._network import Head, Network, Part, Pass, warn_of_overflow
 from sknet.estimators._head_targets import HeadTargets, has_classes
 from sknet.estimators._heads import (
-    DECODER,
-    Prediction,
     check_deviations,
     checked_codes,
-    conformal_sets,
     gives_deviations,
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
     gives_sets,
     has_decoder,
-    prediction_of,
 )
 from sknet.estimators._inputs import (
     Encoded,
@@ -44,7 +40,15 @@ from sknet.estimators._inputs import (
 from sknet.estimators._offset import apply_offset
 from sknet.estimators._portable import as_captured, pack, portable_loss, portable_module, unpack
 from sknet.estimators._scaling import InputScaling
-from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
+from sknet.estimators._targets import (
+    DECODER,
+    ArrayTargets,
+    ClassEncoder,
+    Prediction,
+    RealTargets,
+    conformal_sets,
+    prediction_of,
+)
 from sknet.graphs import GraphModule
 from sknet.losses import Loss
 from sknet.losses._wrappers import without_offset

@@ -1,23 +1,17 @@
 """Optional predictions: probabilities, deviations, quantiles and intervals, and codes that are decoded."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from sknet import nn, ops
+from sknet import nn
 from sknet._constraints import shown
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
-from sknet.engine._network import Head
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
-from sknet.estimators._targets import tempered
+from sknet.estimators._targets import DECODER
 from sknet.losses._base import mean_loss_of
-from sknet.losses._wrappers import row_of
 
 LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
 FLAT = 1e-9  # differences of log losses below which they are equal
@@ -87,113 +81,6 @@ def check_deviations(loss: Any) -> None:
             f"return_std=True needs a loss that learns standard deviations, got {shown(loss)}: use "
             "loss='gaussian_nll', or an ensemble, n_members=5"
         )
-
-
-@dataclass(frozen=True)
-class _Interval:
-    """The bounds between which a share of the targets is expected."""
-
-    predict_interval: Callable[[Tensor, float], Tensor]
-    coverage: float
-
-    def __call__(self, output: Tensor) -> Tensor:
-        return self.predict_interval(output, self.coverage)
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Predictions between the bounds that the loss has learned, or between those at a distance of 1.
-
-    With `times`, conformal bounds: the distances are multiplied by one number for each target.
-    """
-
-    loss: Any
-    times: tuple[float, ...] | None = None
-
-    def __call__(self, output: Tensor) -> Tensor:
-        loss, center = self.loss, self.loss.predict(output)
-        if hasattr(loss, "predict_quantiles"):
-            low, high = (loss.predict_quantiles(output)[:, k] for k in (0, -1))
-        elif loss.outputs_per_target > 1 and hasattr(loss, "predict_interval"):
-            low, high = (loss.predict_interval(output, WIDTH)[:, k] for k in (0, 1))
-        else:
-            low, high = center - 1.0, center + 1.0
-        if self.times is None:
-            return ops.stack([low, center, high], axis=-2)
-        times = row_of(self.times, center)
-        return ops.stack([center - times * (center - low), center + times * (high - center)], axis=-2)
-
-
-WIDTH = 0.8  # coverage of the intervals of a loss that are stretched
-
-
-def conformal_quantile(conformity: Any, coverage: Any) -> Any:
-    """Return the bound that the deviation of another row exceeds with at most the rest of the probability."""
-    n = len(conformity)
-    rank = math.ceil((n + 1) * _checked_coverage(coverage))
-    if rank > n:
-        least = math.ceil(float(coverage) / (1.0 - float(coverage)))
-        raise ValueError(
-            f"coverage={float(coverage):g} needs at least {least} rows to calibrate on, and there were {n}: "
-            "hold out more rows, or ask for less"
-        )
-    return conformity[rank - 1]
-
-
-def conformal_sets(targets: Any, probable: Any, coverage: Any) -> Any:
-    """Return which classes are in the set of each row: those probable enough, and the likeliest one."""
-    found = 1.0 - probable <= conformal_quantile(targets.conformity, coverage)
-    found[np.arange(len(found)), probable.argmax(axis=1)] = True
-    return found
-
-
-def _checked_coverage(coverage: Any) -> float:
-    if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
-        raise ValueError(f"coverage must be a number between 0 and 1, got {shown(coverage)}")
-    return float(coverage)
-
-
-def _interval_head(loss: Any, coverage: Any, targets: Any) -> Head:
-    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets)."""
-    coverage = _checked_coverage(coverage)
-    if targets.conformity is not None:
-        return Bounds(loss, tuple(conformal_quantile(targets.conformity, coverage).tolist()))
-    return _Interval(loss.predict_interval, coverage)
-
-
-LINKS = {
-    "probabilities": "predict",
-    "log_probabilities": "log_predict",
-    "means": "predict",
-    "deviations": "predict_std",
-    "quantiles": "predict_quantiles",
-}
-DECODER = "decoder"
-Prediction = tuple[str, Head | None, Callable[[Any], Any]]
-"""The name of a pass, its head of raw outputs, and a function of what the head computes."""
-
-
-def prediction_of(predictor: Any, kind: str, coverage: Any = None, *, numbered: bool = False) -> Prediction:
-    """Return how a fitted predictor makes a kind of prediction; with `numbered`, labels are numbers."""
-    loss, targets = predictor._loss, predictor._targets
-    if targets.task == "heads":
-        result = targets.numbers if numbered else targets.results
-        dtype = predictor._dtype if hasattr(predictor, "_dtype") else predictor.model_.dtype
-        return kind, targets.link(loss, kind), partial(result, loss=loss, kind=kind, dtype=dtype)
-    if kind == "labels":
-        result = targets.numbers if numbered else targets.decode
-        result = partial(result, threshold=loss.threshold) if loss.threshold else result
-        return "decisions", targets.deciding(loss, predictor._temperature), result
-    if kind == "decisions":
-        return kind, targets.deciding(loss, predictor._temperature), targets.decisions
-    if kind == "interval":
-        return kind, _interval_head(loss, coverage, targets), targets.decode
-    if kind == DECODER:
-        return kind, targets.head(loss), targets.restore
-    link = getattr(loss, LINKS[kind])
-    if targets.task == "regression":
-        return kind, link, targets.decode
-    return kind, targets.probable(tempered(link, loss, predictor._temperature), loss), targets.per_column
 
 
 def has_decoder(transformer: Any) -> bool:

@@ -21,10 +21,10 @@ from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._fit import Recipe, is_auto, settings_of
-from sknet.estimators._heads import conformal_sets, gives_probabilities, gives_sets
+from sknet.estimators._heads import gives_probabilities, gives_sets
 from sknet.estimators._inputs import Encoded, Inputs, follows_namespace, with_offset
 from sknet.estimators._network import check_patterns
-from sknet.estimators._targets import ColumnTargets
+from sknet.estimators._targets import ColumnTargets, conformal_sets
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer

@@ -19,9 +19,9 @@ from sknet.compile._symbolic import (
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
-from sknet.estimators._heads import DECODER, prediction_of
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._offset import head_of_both
+from sknet.estimators._targets import DECODER, prediction_of
 from sknet.graphs._export import with_any_lengths
 from sknet.graphs._literals import docstring, literal, names_in
 from sknet.graphs._python import PythonSource

@@ -31,12 +31,12 @@ from sknet.estimators._fit import (
     Request,
     Training,
 )
-from sknet.estimators._heads import Bounds, best_temperature
+from sknet.estimators._heads import best_temperature
 from sknet.estimators._inputs import Sequences, on_host, with_offset
 from sknet.estimators._network import weights_of
 from sknet.estimators._offset import split_outputs, standardize_targets
 from sknet.estimators._scaling import InputScaling, Units, feature_axis, units_of
-from sknet.estimators._targets import numbers_of
+from sknet.estimators._targets import Bounds, numbers_of
 from sknet.estimators._validation import check_some_weight, data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses import Loss

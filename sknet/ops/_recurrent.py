@@ -71,11 +71,6 @@ class Divided(NamedTuple):
     def columns(self) -> int:
         return CELLS[self.cell].gates * self.size
 
-    @property
-    def differ(self) -> bool:
-        """Tell whether the gradients of the two products differ; for most cells they are the same."""
-        return CELLS[self.cell].biases > CELLS[self.cell].gates
-
     # -- forward ------------------------------------------------------------------------------
 
     def scratch(self, dtype: Any, kept: bool = False) -> Arrays:
@@ -120,7 +115,7 @@ class Divided(NamedTuple):
         return self._arrays(self._rooms_of_gradient(self.shares.part), dtype)
 
     def _rooms_of_gradient(self, n: int) -> list[Shape]:
-        size, columns, differ = self.size, self.columns, int(self.differ)
+        size, columns, differ = self.size, self.columns, int(CELLS[self.cell].differ)
         gates = (n, self.steps, columns), (n, differ * self.steps, columns)
         totals = (n, columns), (differ * n, columns)
         return [*gates, (n, self.steps, size), *totals, *totals, (n, size), (n, size)]
@@ -139,7 +134,7 @@ class Divided(NamedTuple):
 
         def compute(rows: slice, rooms: Any) -> None:
             dz, dr, hidden, *others = map(shaped, rooms, self._rooms_of_gradient(rows.stop - rows.start))
-            dr = dr if self.differ else dz
+            dr = dr if CELLS[self.cell].differ else dz
             _fill_before(hidden, outputs[rows, : self.steps], state[0][rows], reverse)
             given = g[rows], weights, _lengths_of_rows(lengths, rows), reverse, slopes[:, rows]
             parts = outputs[rows], *[array[:, rows] for array in tape]
@@ -154,7 +149,7 @@ class Divided(NamedTuple):
                     xp.matmul(_flat(hidden[at]).T, _flat(dr[at])),
                     of_z[at].sum(axis=0),
                 ]
-                if self.differ:
+                if CELLS[self.cell].differ:
                     sums.append(of_product[at, 2 * columns - b.shape[0] :].sum(axis=0))
                 _add(found, self._share_of(part), sums)
 
@@ -163,7 +158,7 @@ class Divided(NamedTuple):
             _add(found, 0, found[share])
         first = found[0]
         dw_ih[...], dw[...], db[:columns] = first[:3]
-        if self.differ:
+        if CELLS[self.cell].differ:
             db[columns:] = first[3]
 
     # -- shares -------------------------------------------------------------------------------

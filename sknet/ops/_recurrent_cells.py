@@ -30,6 +30,11 @@ class Cell(NamedTuple):
     whole_back: Callable[..., bool] | None
     step: Callable[..., tuple[Tensor, ...]]
 
+    @property
+    def differ(self) -> bool:
+        """Tell whether the gradients of the two products differ; for most cells they are the same."""
+        return self.biases > self.gates
+
 
 def _parts(x: Any, count: int) -> list[Any]:
     """Cut the last axis into equal parts."""

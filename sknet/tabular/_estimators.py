@@ -12,9 +12,15 @@ from sknet._validation import StrOptions
 from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
-from sknet.estimators._heads import prediction_of
 from sknet.estimators._inputs import dense_targets, with_offset
-from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, kind_of_labels
+from sknet.estimators._targets import (
+    ClassTargets,
+    ColumnTargets,
+    OrderedTargets,
+    RealTargets,
+    kind_of_labels,
+    prediction_of,
+)
 from sknet.losses import Loss
 from sknet.losses._wrappers import has_offset
 from sknet.tabular._base import CONSTRAINTS, BaseTabular

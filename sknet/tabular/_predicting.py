@@ -20,11 +20,10 @@ from sknet.estimators._heads import (
     gives_intervals,
     gives_probabilities,
     gives_quantiles,
-    prediction_of,
 )
 from sknet.estimators._inputs import RowsWithOffset, with_offset
 from sknet.estimators._offset import apply_offset, split_outputs
-from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets
+from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, prediction_of
 from sknet.losses import Loss
 from sknet.losses._base import mean_loss_of
 from sknet.preprocessing._plan import OneRow

@@ -16,7 +16,7 @@ from sknet.compile._calls import Name
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.cuda._maps import Kernel, formula, literal
 from sknet.compile.cuda._rules import Arrays, Fill, Product, Step, Task, rule, takes, works_in
-from sknet.ops._recurrent_cells import tape_shapes
+from sknet.ops._recurrent_cells import CELLS, tape_shapes
 
 __all__: list[str] = []
 
@@ -36,18 +36,6 @@ class Formulas(NamedTuple):
     forward: Mapping[str, str]
     backward: Mapping[str, str]
     saved: tuple[str, ...] = ()
-    of_inputs: tuple[str, ...] = ("d0",)
-    of_states: tuple[str, ...] = ("d0",)
-
-    @property
-    def differ(self) -> bool:
-        """Tell whether the gradients of the two products differ."""
-        return self.of_inputs != self.of_states
-
-    @property
-    def keeps(self) -> bool:
-        """Tell whether the hidden state is also passed on without going through the weights."""
-        return "dh_kept" in self.backward
 
 
 def _logistic(x: str) -> str:
@@ -55,7 +43,6 @@ def _logistic(x: str) -> str:
     return f"tanh(({x}) * 0.5) * 0.5 + 0.5"
 
 
-FOUR = ("d0", "d1", "d2", "d3")
 FORMULAS = {
     "tanh": Formulas(
         forward={"h": "tanh(q0 + z0 + b0)"},
@@ -84,8 +71,6 @@ FORMULAS = {
             "dc_before": "dc * forget",
         },
         saved=("input", "forget", "candidate", "output"),
-        of_inputs=FOUR,
-        of_states=FOUR,
     ),
     "gru": Formulas(
         forward={
@@ -103,8 +88,6 @@ FORMULAS = {
             "d3": "d2 * reset",
         },
         saved=("reset", "update", "candidate", "share"),
-        of_inputs=("d0", "d1", "d2"),
-        of_states=("d0", "d1", "d3"),
     ),
 }
 
@@ -130,26 +113,16 @@ class Network:
         operands = equation.operands[1 if self.is_gradient else 0 :]
         self.x, self.w_ih, self.w, self.b, self.state, self.lengths = operands[:6]
         (self.rows, self.steps, self.features), (self.size, self.columns) = self.x.shape, self.w.shape
-        self.formulas, self.states = FORMULAS[params["cell"]], self.state.shape[0]
+        self.formulas, self.cell = FORMULAS[params["cell"]], CELLS[params["cell"]]
         self.tape = tape_shapes(params["cell"], self.rows, self.steps, self.size)
         steps = range(self.steps)
         self.order = list(reversed(steps) if params["reverse"] else steps)
-        self.has_ends, self.has_cells = type(self.lengths) is Variable, self.states > 1
+        self.has_ends, self.has_cells = type(self.lengths) is Variable, self.cell.states > 1
 
     @property
     def passes_on(self) -> bool:
         """Tell whether the hidden state also reaches the next one without going through the weights."""
-        return self.formulas.keeps or self.has_ends
-
-    @property
-    def gates(self) -> int:
-        """Number of gates, whose weights lie side by side."""
-        return int(self.columns // self.size)
-
-    @property
-    def biases(self) -> int:
-        """Number of biases: of gates, and of products with hidden states with another gradient."""
-        return int(self.b.size // self.size)
+        return self.cell.keeps or self.has_ends
 
     @property
     def row_of_outputs(self) -> int:
@@ -175,7 +148,7 @@ class Network:
 
     def _rooms_back(self) -> Iterator[tuple[str, Shape]]:
         yield "gates", (self.rows, self.steps, self.columns)
-        if self.formulas.differ:
+        if self.cell.differ:
             yield "gates_of_states", (self.rows, self.steps, self.columns)
         yield "product", (self.rows, self.size)
         yield "before", (self.rows, self.steps, self.size)
@@ -241,7 +214,7 @@ class Text:
 
     def states(self) -> list[Name]:
         """Return those of the first states."""
-        return [self.part(self.name(self.net.state), i) for i in range(self.net.states)]
+        return [self.part(self.name(self.net.state), i) for i in range(self.net.cell.states)]
 
     # -- kernels ------------------------------------------------------------------------------
 
@@ -391,11 +364,11 @@ class _Forward(Text):
 
     def kernel(self) -> Repeated:
         """Return that of a step."""
-        net, gates = self.net, self.net.gates
+        net, gates = self.net, self.net.cell.gates
         places = {
             **self.by_gate("q", "product", net.columns, gates),
             **self.by_gate("z", "inputs", net.steps * net.columns, gates),
-            **self.by_gate("b", "bias", 0, net.biases),
+            **self.by_gate("b", "bias", 0, net.cell.biases),
             "h_before": "hidden[i]",
             "c_before": "cells[i]",
             **FLAGS,
@@ -434,7 +407,7 @@ class _Backward(Text):
         *self.of_inputs, self.of_w_ih, self.of_w, self.of_b, slopes = self.sections(
             self.name(task.output), [x.shape for x in found]
         )
-        self.slopes = [self.part(slopes, i) for i in range(net.states)]
+        self.slopes = [self.part(slopes, i) for i in range(net.cell.states)]
         self.gates = self.rooms["gates"]
         self.gates_of_states = self.rooms.get("gates_of_states", self.gates)
 
@@ -498,7 +471,7 @@ class _Backward(Text):
     @property
     def passed(self) -> str:
         """The formula of the gradient that a hidden state has from the step after it."""
-        through = "passed + through" if self.net.formulas.keeps else "through"
+        through = "passed + through" if self.net.cell.keeps else "through"
         return f"passed if was_over else {through}" if self.net.has_ends else through
 
     def places(self) -> dict[str, str]:
@@ -521,17 +494,17 @@ class _Backward(Text):
     def kernel(self) -> Repeated:
         """Return that of a step."""
         net, row, zero = self.net, self.net.steps * self.net.columns, literal(0, self.net.w.dtype)
+        of_gates = list(range(net.cell.gates))
+        products = {"gates": of_gates}
+        if net.cell.differ:  # the last gate's part of the states has a gradient, and a bias, of its own
+            products["gates_of_states"] = [*of_gates[:-1], net.cell.biases - 1]
         stores = {
-            self.place("gates", row, gate): self.unless_over(x, zero)
-            for gate, x in enumerate(net.formulas.of_inputs)
+            self.place(name, row, gate): self.unless_over(f"d{number}", zero)
+            for name, numbers in products.items()
+            for gate, number in enumerate(numbers)
         }
-        if net.formulas.differ:
-            stores |= {
-                self.place("gates_of_states", row, gate): self.unless_over(x, zero)
-                for gate, x in enumerate(net.formulas.of_states)
-            }
         if net.passes_on:
-            stores["slope[i]"] = self.unless_over("dh_kept", "dh") if net.formulas.keeps else "dh"
+            stores["slope[i]"] = self.unless_over("dh_kept", "dh") if net.cell.keeps else "dh"
         if net.has_cells:
             stores["slope_of_cells[i]"] = self.unless_over("dc_before", "dc_after")
         return self.step(self.places(), {"dh": f"({self.passed}) + g", **net.formulas.backward}, stores)

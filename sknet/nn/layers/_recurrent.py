@@ -1,6 +1,6 @@
 """Recurrent cells and layers."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -55,6 +55,7 @@ class _Cell(Module, ABC):
 
     gates: ClassVar[int]
     biases: ClassVar[int]
+    run: ClassVar[Callable[..., Any]]
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "input_size": LENGTH,
@@ -102,7 +103,6 @@ class _Cell(Module, ABC):
     def _first_bias(self) -> np.ndarray[Any, Any]:
         return np.zeros(self.biases * self.hidden_size, DEFAULT_DTYPE)
 
-    @abstractmethod
     def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
         """Run the cell over sequences `x`, as the function of `sknet.ops` does.
 
@@ -111,6 +111,11 @@ class _Cell(Module, ABC):
         returned are the hidden states after every step, of shape (n, steps, hidden_size), and the state after
         all steps.
         """
+        weights, more = (self.weight_ih, self.weight_hh, self.bias), {}
+        if hasattr(self, "activation"):
+            more["activation"] = self.activation
+        found: tuple[Any, Any] = self.run(x, *weights, state, lengths=lengths, reverse=reverse, **more)
+        return found
 
     def forward(self, x: Any, state: Any = None) -> Any:
         x = as_tensor(x)
@@ -169,6 +174,7 @@ class RNNCell(_Cell):
     """
 
     gates = biases = 1
+    run = staticmethod(rnn)
 
     def __init__(
         self,
@@ -184,12 +190,6 @@ class RNNCell(_Cell):
         check_arguments(self, activation=activation)
         self.activation = activation
         self._build(input_size, hidden_size, bias, init, recurrent_init, device)
-
-    def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        return rnn(
-            x, self.weight_ih, self.weight_hh, self.bias, state,
-            activation=self.activation, lengths=lengths, reverse=reverse,
-        )  # fmt: skip
 
 
 @described_by(_Cell)
@@ -227,6 +227,7 @@ class LSTMCell(_Cell):
     """
 
     gates = biases = 4
+    run = staticmethod(lstm)
 
     def __init__(
         self,
@@ -242,11 +243,6 @@ class LSTMCell(_Cell):
 
     def _first_bias(self) -> np.ndarray[Any, Any]:
         return np.repeat(np.array([0, 1, 0, 0], DEFAULT_DTYPE), self.hidden_size)
-
-    def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        return lstm(
-            x, self.weight_ih, self.weight_hh, self.bias, state, lengths=lengths, reverse=reverse
-        )  # fmt: skip
 
 
 @described_by(_Cell)
@@ -284,6 +280,7 @@ class GRUCell(_Cell):
     """
 
     gates, biases = 3, 4
+    run = staticmethod(gru)
 
     def __init__(
         self,
@@ -296,11 +293,6 @@ class GRUCell(_Cell):
         device: "str | Device | None" = None,
     ) -> None:
         self._build(input_size, hidden_size, bias, init, recurrent_init, device)
-
-    def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        return gru(
-            x, self.weight_ih, self.weight_hh, self.bias, state, lengths=lengths, reverse=reverse
-        )  # fmt: skip
 
 
 class _Recurrent(Module, ABC):
