@@ -253,6 +253,12 @@ def satisfies(value: Any, constraint: Any) -> bool:
         return False
 
 
+def is_whole(value: Any, least: int = 1, most: int = WHOLE - 1) -> bool:
+    """Tell whether a value is an integer, and not a bool, within bounds."""
+    is_int = type(value) is int or (isinstance(value, Integral) and type(value) is not bool)
+    return is_int and least <= int(value) <= most
+
+
 def invalid(message: str) -> NoReturn:
     """Raise the error of an invalid parameter: where estimators are loaded, it is scikit-learn's as well."""
     loaded: Any = sys.modules.get("sknet._validation")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_whole, shown
 from sknet._frames import is_collection
 from sknet.callbacks import Callback
 from sknet.dask._cluster import Cluster, MakeExchange, outside_of_tasks, waiting_client
@@ -105,7 +105,7 @@ def fit(
     >>> from sknet.dask import fit
     >>> fit(clf, X, y, sync_every=8)  # doctest: +SKIP
     """
-    if isinstance(sync_every, bool) or not isinstance(sync_every, int) or sync_every < 1:
+    if not is_whole(sync_every):
         raise ValueError(
             f"The 'sync_every' parameter of fit must be an int >= 1. Got {shown(sync_every)} instead."
         )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import ops
-from sknet._constraints import WHOLE, shown
+from sknet._constraints import is_whole, shown
 from sknet._frames import as_array
 from sknet.callbacks import Callback, PrintLog, ProgressBar
 from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
@@ -274,7 +274,7 @@ def _batch_size(size: Any, caller: str) -> int:
 
 def check_count(value: Any, name: str, caller: str) -> int:
     """Return a count after checking that it is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < WHOLE:
+    if not is_whole(value):
         more = " or 'auto'" if name == "batch_size" else ""
         raise ValueError(
             f"The {name!r} parameter of {caller} must be a positive int{more}. Got {shown(value)} instead."

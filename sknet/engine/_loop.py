@@ -27,7 +27,7 @@ from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record,
 from sknet.engine._inputs import each_input, n_rows, resident
 from sknet.engine._model_type import ModelLike
 from sknet.engine._network import predict_raw
-from sknet.engine._objective import Mean, mean_loss, mean_of, mean_per_output
+from sknet.engine._objective import Mean, mean_of, mean_per_output
 from sknet.engine._optimizer import stepping_optimizer
 from sknet.engine._programs import show_rows
 from sknet.engine._runner_cache import steps_of_fit
@@ -148,17 +148,9 @@ class Validation:
 
     def evaluate(self, model: ModelLike) -> dict[str, float]:
         """Return the mean loss (without penalty) and the scores of the held-out rows by name."""
-        score, loss, total, nbytes = self.new_score(), 0.0, 0.0, 0
-        for chosen, y, weight, output in self._outputs(model):
-            if weight is None or to_host(weight).any():
-                mean, size = mean_loss(model, output, y, weight)
-                loss += mean * size
-                total += size
-            if score.reads_outputs:
-                nbytes += output.nbytes
-                score.add(output, y, weight, chosen)
-        self.nbytes = nbytes
-        return {"loss": loss / total if total else math.nan, **score.results()}
+        score, self.nbytes = self.new_score(), 0
+        [found] = self._results(model, [self.passed(model, score)], [score])
+        return found
 
     @cached_property
     def _rows(self) -> Batches:
@@ -181,18 +173,28 @@ class Validation:
         """True if rows may be scored after further training, by `passed` and `results`."""
         return self.nbytes is not None and self.batches.weight is None and may_wait(self.new_score())
 
-    def passed(self, model: ModelLike) -> Passed:
-        """Issue what `evaluate` reads, without waiting for it."""
+    def passed(self, model: ModelLike, score: Score | None = None) -> Passed:
+        """Issue passes without waiting for them; outputs are added to a `score`, or kept for one to come."""
         means, outputs, n_outputs = list[Mean](), [], 1
-        for _, y, _, output in self._outputs(model):
-            means.append(mean_of(model, output, y))
-            outputs += [output] if self.nbytes else []
+        for chosen, y, weight, output in self._outputs(model):
+            if weight is None or to_host(weight).any():
+                means.append(mean_of(model, output, y, weight))
+            if score is None:
+                outputs += [output] if self.nbytes else []
+            elif score.reads_outputs:
+                self.nbytes = (self.nbytes or 0) + output.nbytes
+                score.add(output, y, weight, chosen)
             n_outputs = math.prod(output.shape[1:])
         return Passed(means, outputs, n_outputs)
 
     def results(self, model: ModelLike, passes: Sequence[Passed]) -> list[dict[str, float]]:
         """Return what `evaluate` would have returned where `passed` was called."""
-        found, scores = list[dict[str, float]](), self._scores(passes)
+        return self._results(model, passes, self._scores(passes))
+
+    def _results(
+        self, model: ModelLike, passes: Sequence[Passed], scores: Sequence[Score]
+    ) -> list[dict[str, float]]:
+        found = list[dict[str, float]]()
         terms = iter(_on_host([term for each in passes for mean in each.means for term in mean[:2]]))
         for each, score in zip(passes, scores, strict=True):
             loss = total = 0.0

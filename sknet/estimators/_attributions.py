@@ -1,14 +1,12 @@
 """Attributions of an output to the inputs: gradients, and integrated gradients."""
 
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from sknet._constraints import satisfies, shown
-from sknet._params import Interval
+from sknet._constraints import is_whole, shown
 from sknet.device import active, device_of, is_array, to_host
 from sknet.engine import Model
 from sknet.engine._batches import ComputedRows
@@ -215,7 +213,7 @@ def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
 
 def check_steps(estimator: Any, n_steps: Any) -> None:
     """Raise an error unless a number of steps is one for which Gauss's rule is quickly found."""
-    if not satisfies(n_steps, Interval(Integral, 1, MOST_POINTS, closed="both")) or isinstance(n_steps, bool):
+    if not is_whole(n_steps, 1, MOST_POINTS):
         raise InvalidParameterError(
             f"The 'n_steps' parameter of {type(estimator).__name__}.integrated_gradients must be an int in "
             f"the range [1, {MOST_POINTS}]. Got {shown(n_steps)} instead."

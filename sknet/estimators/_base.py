@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
 from inspect import signature
-from numbers import Integral
 from os import PathLike
 from typing import Any, Self, SupportsIndex, TypeVar, cast
 
@@ -15,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._constraints import shown
+from sknet._constraints import is_whole, shown
 from sknet._frames import is_collection
 from sknet._hints import ForeignAttributes
 from sknet._late import above
@@ -590,7 +589,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
     def _drawn(self, X: Any, kind: str, n_draws: Any, random_state: Any) -> Any:
         """Return a kind of predictions of shape (n_draws, n_samples, ...), with dropout as in training."""
-        if isinstance(n_draws, bool) or not isinstance(n_draws, Integral) or not 1 <= int(n_draws) < 2**31:
+        if not is_whole(n_draws, 1, 2**31 - 1):
             raise ValueError(f"n_draws must be a positive integer, got {shown(n_draws)}")
         n_draws, source = int(n_draws), check_random_state(random_state)
         keys = [stream_key(np.random.RandomState(source.randint(2**31))) for _ in range(n_draws)]

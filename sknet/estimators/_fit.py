@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sknet._constraints import WHOLE, is_plain, shown
+from sknet._constraints import is_plain, is_whole, shown
 from sknet._params import validate_parameters
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback, EarlyStopping
@@ -157,7 +156,7 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
     # `Iterable` would ask hundreds of classes
     sizes = [hidden_layer_sizes] if is_one else list(hidden_layer_sizes)
-    if not all(isinstance(size, Integral) and 0 < int(size) < WHOLE for size in sizes):
+    if not all(map(is_whole, sizes)):
         raise ValueError(
             f"hidden_layer_sizes must be > 0, got {shown(sizes)}: expected positive integers, one a hidden "
             "layer."

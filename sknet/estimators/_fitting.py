@@ -10,6 +10,7 @@ from numpy.random import RandomState
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from sknet._frames import all_finite
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, FitView, PrintLog, ProgressBar
@@ -388,7 +389,7 @@ def _check_finite_parameters(model: Model) -> None:
     if is_all and math.isfinite(flat.dot(flat)):  # it can overflow; then each is looked at
         return
     for name, array in model.evaluation_parameters.items():
-        if not np.isfinite(to_host(array)).all():
+        if not all_finite(to_host(array)):
             raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import copyreg
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sknet._fields import ABOVE_ZERO, ABSENT, COUNT, Dtypes, Each, Named
-from sknet._frames import RowReader, is_frame, read_frame, refuse_collection, rows_of_records, with_columns
+from sknet._frames import (
+    RowReader,
+    are_numbers,
+    is_frame,
+    read_frame,
+    refuse_collection,
+    rows_of_records,
+    with_columns,
+)
 from sknet._late import available_if, cached_property
 from sknet._params import described_by
 from sknet.core import Tensor, no_grad
@@ -228,14 +235,9 @@ class Frozen:
         if not X.shape[0]:
             raise ValueError("expected at least one row, got none")
         values = X if type(X) is np.ndarray else X.data
-        if not math.isfinite(np.add.reduce(values, axis=None)) and not self._may_hold(values):
+        if not are_numbers(values, self._allows_nan):
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
         return X
-
-    def _may_hold(self, values: Any) -> bool:
-        """Tell whether numbers are finite, or NaN where the network takes it."""
-        finite = np.isfinite(values)
-        return bool((finite | np.isnan(values) if self._allows_nan else finite).all())
 
     def _opened(self, X: Any) -> Any:
         if hasattr(X, "tocsr"):

@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet import nn
 from sknet._constraints import shown
+from sknet._frames import all_finite
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.estimators._inputs import Sequences, forward_of, is_on_device, with_checked_lengths
@@ -98,8 +99,7 @@ def has_decoder(transformer: Any) -> bool:
 def _are_plain(codes: Any, dtypes: list[Any]) -> bool:
     """Tell whether codes are valid as they are."""
     is_array = type(codes) is np.ndarray and codes.ndim > 1 and codes.dtype in dtypes
-    # A sum is finite unless an element is not, or it overflows; the full check decides then.
-    return is_array and codes.size > 0 and math.isfinite(np.add.reduce(codes, axis=None))
+    return is_array and codes.size > 0 and all_finite(codes)
 
 
 def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps: bool) -> Any:

@@ -5,7 +5,6 @@ standard becomes a NumPy array at the door, and what is computed from it goes ba
 """
 
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ import numpy as np
 
 from sknet import nn
 from sknet._fields import ABSENT, COUNT, Each, Items, Named
-from sknet._frames import as_array, is_collection, is_record, sequences_in
+from sknet._frames import all_finite, are_numbers, as_array, is_collection, is_record, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet._params import arguments_of
@@ -350,7 +349,7 @@ def _array(x: Any, name: str, dtypes: list[type], allows_nan: Callable[[], bool]
     if x.dtype.kind == "f":
         if x.dtype not in dtypes:
             x = x.astype(dtypes[0])
-        if not np.isfinite(x).all() and (np.isinf(x).any() or not allows_nan()):
+        if not (all_finite(x) or are_numbers(x, allows_nan())):
             raise ValueError(f"input {name!r} contains NaN or infinity: impute or drop such rows first")
     return x
 
@@ -532,8 +531,7 @@ class Inputs:
             and all(
                 x.ndim == len(self.shapes[name]) + 1
                 and (x.dtype.kind in "iu" if self.integers[name] else x.dtype.type in dtypes)
-                # A sum is finite unless an element is not, or it overflows; the full checks decide then.
-                and math.isfinite(np.add.reduce(x, axis=None))
+                and all_finite(x)
                 for name, x in X.items()
             )
         )

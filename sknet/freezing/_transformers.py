@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sknet._fields import COUNT, POSITIVE, Arrays, Each, Together
-from sknet._frames import FLOATS, Frame, with_columns
+from sknet._frames import FLOATS, Frame, are_numbers, with_columns
 from sknet._late import issparse, scipy_sparse, special
 from sknet._params import StrOptions
 
@@ -48,8 +48,7 @@ def as_plain(X: Any) -> Any:
 
 def check_finite(values: Any) -> None:
     """Raise a ValueError if a value is infinite; NaN is allowed."""
-    # A sum is finite unless an element is not, or it overflows; NaN alone is allowed.
-    if not math.isfinite(np.add.reduce(values, axis=None)) and np.isinf(values).any():
+    if not are_numbers(values):
         raise ValueError("Input X contains infinity or a value too large for its dtype")
 
 

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from sknet._constraints import shown
+from sknet._constraints import WHOLE, is_whole, shown
 from sknet._tree import leaves
 from sknet.core import Tensor
 from sknet.exceptions import StateError
@@ -66,7 +64,7 @@ class Calls:
         """Return the call that a number or a path means."""
         if isinstance(layer, str):
             return self._at(layer)
-        if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
+        if not is_whole(layer, -WHOLE):
             raise TypeError(
                 f"layer must be a number or the path of a module, an int or a str, "
                 f"got {shown(layer)} of type "

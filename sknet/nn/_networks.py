@@ -5,7 +5,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sknet import ops
-from sknet._constraints import invalid, shown
+from sknet._constraints import invalid, is_whole, shown
 from sknet._fields import ABSENT, Named
 from sknet._params import Interval, StrOptions, described_by, resolve
 from sknet.core import Tensor, as_tensor
@@ -50,7 +50,7 @@ Augment = str | Module | Sequence[str | Module]
 def _checked_shape(shape: Any, name: str) -> tuple[int, ...]:
     """Return the shape of an image or a sequence; raise an error unless it has lengths only."""
     lengths = shape if isinstance(shape, (tuple, list)) else ()
-    if not lengths or not all(isinstance(n, Integral) and int(n) > 0 for n in lengths):
+    if not lengths or not all(map(is_whole, lengths)):
         invalid(
             f"The 'input_shape' parameter of {name} must be a tuple of positive ints, the shape of a row "
             f"of X. Got {shown(shape)} instead."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from sknet._constraints import shown
+from sknet._constraints import is_whole, shown
 from sknet.core import Tensor
 from sknet.core import _primitive as kinds
 from sknet.exceptions import ShapeError
@@ -85,7 +85,7 @@ def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, defau
     """Return a number for both axes of an image: one of `value`, which is a number or one for each axis."""
     values = (value,) * rank if isinstance(value, Integral) else value
     fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
-    if not fits or not all(isinstance(n, Integral) and int(n) >= least for n in values):
+    if not fits or not all(is_whole(n, least) for n in values):
         expected = f"an int >= {least}" + (f" or {rank} of them" if rank > 1 else "")
         raise ValueError(f"{name}: {what} must be {expected}, got {shown(value)}")
     first, second = (default,) * (2 - rank) + tuple(values)

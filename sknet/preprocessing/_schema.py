@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_whole, shown
 from sknet._fields import LEVEL, Arrays, Each
 from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
@@ -384,7 +384,7 @@ def _position(asked: Any, n_features: int, names: Any, of: str = "categorical_fe
             hint = suggestion(asked, known) if known else "."
             raise ValueError(f"{of} has {shown(asked)}, but {why}{hint}")
         return int(known.index(asked))
-    if not isinstance(asked, int) or isinstance(asked, bool) or not -n_features <= asked < n_features:
+    if not is_whole(asked, -n_features, n_features - 1):
         raise ValueError(
             f"{of} set as integer indices must be in [0, n_features - 1], got "
             f"{shown(asked)} for {n_features} features"

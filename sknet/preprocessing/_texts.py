@@ -155,12 +155,13 @@ WHOLE = (
 CENTURY = 69  # years of two digits below it are of this century
 
 
-def shapes_of(levels: Any) -> Any:
-    """Return the indices of the texts of each shape."""
-    found: dict[str, list[int]] = {}
+def shapes_of(levels: Any) -> dict[str, dict[int, str]]:
+    """Return the bare texts of each shape by their indices."""
+    found: dict[str, dict[int, str]] = {}
     for i, level in enumerate(levels):
         if isinstance(level, str) and len(level) <= LONGEST:
-            found.setdefault(bare(level).translate(SHAPE), []).append(i)
+            text = bare(level)
+            found.setdefault(text.translate(SHAPE), {})[i] = text
     return found
 
 
@@ -220,9 +221,8 @@ def _plain(texts: Any, point: str) -> Any:
             continue
         start, stop = match.span("body")
         sign = -1.0 if match["minus"] in ("-", "(") or match["second"] or match["third"] else 1.0
-        for row in rows:
-            digits = bare(texts[row])[start:stop].translate(DIGITS[point])
-            found[row] = sign * float(digits + TIMES[match["times"]])
+        for row, text in rows.items():
+            found[row] = sign * float(text[start:stop].translate(DIGITS[point]) + TIMES[match["times"]])
     return found
 
 
@@ -233,9 +233,9 @@ def dates_of_texts(levels: Any, form: str, zone: Any, label: str) -> Any:
         match = date_match(shape, form)
         if match is None or (match.groupdict().get("offset") and zone is None):
             continue
-        texts = np.array([bare(levels[row]) for row in rows], f"U{len(shape)}")
+        texts = np.array(list(rows.values()), f"U{len(shape)}")
         codes = texts.view(np.uint32).reshape(len(rows), len(shape)).astype(np.int64)
-        found[rows] = moments(match, codes - ord("0"))
+        found[list(rows)] = moments(match, codes - ord("0"))
     for row, level in enumerate(levels):
         if not isinstance(level, str) and not is_missing(level):
             found[row] = local_time(level, zone, label, row)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet import ops
-from sknet._constraints import WHOLE, shown
+from sknet._constraints import is_whole, shown
 from sknet._fields import ABSENT, POSITIVE, Buffers, Named, Params
 from sknet._params import Interval, StrOptions, described_by, resolve
 from sknet.core import Tensor, TracedArray, as_tensor
@@ -699,7 +699,7 @@ def _checked_edges(edges: Sequence[Any]) -> list[Any]:
 
 def _counts(values: Any, name: str) -> tuple[int, ...]:
     found: list[Any] = list(values) if np.ndim(values) else []
-    if not found or not all(isinstance(x, Integral) and 0 < int(x) < WHOLE for x in found):
+    if not found or not all(map(is_whole, found)):
         raise InvalidParameterError(
             f"The {name!r} parameter of CategoryEmbeddings must be a sequence of ints from 1, at least one. "
             f"Got {shown(values)}."

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sknet import ops
-from sknet._constraints import WHOLE, shown
+from sknet._constraints import WHOLE, is_whole, shown
 from sknet._fields import ABSENT, Either
 from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
@@ -68,9 +68,7 @@ class _Pad(Module):
         each = [given] * self.rank if isinstance(given, Integral) else list(given)
         pairs = [(width, width) if isinstance(width, Integral) else width for width in each]
         are_pairs = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs)
-        are_counts = are_pairs and all(
-            isinstance(n, Integral) and 0 <= int(n) < WHOLE for pair in pairs for n in pair
-        )
+        are_counts = are_pairs and all(is_whole(n, 0) for pair in pairs for n in pair)
         if len(pairs) != self.rank or not are_counts:
             name = type(self).__name__
             raise ValueError(
@@ -701,7 +699,7 @@ class Unflatten(Module):
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         check_arguments(self, dim=dim, unflattened_size=unflattened_size)
         lengths: tuple[Any, ...] = tuple(unflattened_size)
-        are_lengths = all(isinstance(n, Integral) and int(n) >= -1 for n in lengths)
+        are_lengths = all(is_whole(n, -1) for n in lengths)
         if not lengths or not are_lengths or lengths.count(-1) > 1:
             raise ValueError(
                 "The 'unflattened_size' parameter of Unflatten must hold lengths, of which one may be -1. "

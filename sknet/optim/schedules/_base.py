@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
-from sknet._constraints import WHOLE, Taking, shown
+from sknet._constraints import Taking, is_whole, shown
 from sknet._params import Interval, ParameterObject, StrOptions
 from sknet.exceptions import InvalidParameterError
 
@@ -318,8 +318,7 @@ class MultiStep(Schedule):
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
     """Raise an InvalidParameterError unless some numbers of updates or epochs are ascending ints."""
-    counts = all(isinstance(value, int) and 0 < value < WHOLE for value in values)
-    if not counts or list(values) != sorted(set(values)):
+    if not all(map(is_whole, values)) or list(values) != sorted(set(values)):
         raise InvalidParameterError(
             f"The {name!r} parameter of {type(schedule).__name__} must be a list of rising positive ints. "
             f"Got {shown(values)} instead."
