@@ -11,10 +11,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sknet import config_context
+
 ROOT = Path(__file__).parents[1]
 # Packages that other packages use, and users do not.
 ROOMS = tuple(f"sknet.compile.{name}" for name in ("cuda", "native", "numpy", "passes", "python"))
 ROOMS += ("sknet.device", "sknet.persistence")
+
+
+def has_native() -> bool:
+    """Tell whether there is native code."""
+    try:
+        with config_context(native="always"):
+            return True
+    except RuntimeError:
+        return False
 
 
 def module_name(path: Path) -> str:

@@ -4,7 +4,8 @@ import numpy as np
 
 from sknet import Model
 from sknet.engine import Batches
-from sknet.engine._runners import CompiledSteps, NativeSteps, Outputs
+from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Outputs
 
 
 class InspectedSteps(NativeSteps):
@@ -26,14 +27,23 @@ class ChangingSteps(InspectedSteps):
         return super()._run_for(*sizes) if self._turns % 3 == 2 else None
 
 
+KINDS = {
+    "eager": EagerSteps,
+    "compiled": CompiledSteps,
+    "native": InspectedSteps,
+    "changing": ChangingSteps,
+    "device": DeviceSteps,
+}
+
+
 def trained(
     kind, module, X, y, weight=None, *, size, epochs=1, order=None, check_finite=True, rows=None, **settings
 ):
-    """Train a fresh model; return it, its losses and its outputs."""
+    """Train a fresh model by a kind of steps; return it, its losses and its outputs."""
     model = Model(module, random_state=0, **settings)
     batches = Batches(X, y, weight, size, model.dtype, model.device, rows)
     model.epoch_ended()  # some schedules count epochs: the first begins
-    steps = kind(model, batches, check_finite)
+    steps = KINDS.get(kind, kind)(model, batches, check_finite)
     losses, outputs, kept = [], [], Outputs(batches.n_samples)
     with np.errstate(all="ignore"):
         for _ in range(epochs):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet._tree import leaves
 from sknet.compile import Plan, compile
 from sknet.compile import _graph as own
 from sknet.compile._compile import forget_programs
@@ -14,6 +13,7 @@ from sknet.compile._plan import ALIGNMENT, Buffer, Views, assign_offsets
 from sknet.core import Tensor, gradients
 from sknet.device import Device, backend
 from tests.combinations import every
+from tests.trees import leaves
 
 UNARY = [ops.exp, ops.tanh, ops.relu, ops.negative, ops.square, lambda x: x * 0.5, lambda x: ops.softmax(x)]
 BINARY = [ops.add, ops.subtract, ops.multiply, ops.maximum, lambda x, y: ops.where(ops.greater(x, y), x, y)]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn
-from sknet._tree import leaves, map_leaves
 from sknet.compile import compile
 from sknet.core import gradients
 from sknet.losses import Huber, LogLoss, SquaredError
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from tests.compile.helpers import Batches, hyper_arrays, network, training_step
+from tests.trees import leaves, map_leaves
 
 OPTIMIZERS = [Adam(1e-2), SGD(0.05, momentum=0.9, nesterov=True), AdamW(1e-2), RMSprop(1e-3, momentum=0.5)]
 

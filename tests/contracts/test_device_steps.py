@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from sknet.device import Device, to_host
-from sknet.engine._device_runner import DeviceSteps
-from sknet.engine._runners import EagerSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD
 from tests.contracts.test_training_step import LOSS_CASES, Shaped, headed, rows_of
@@ -19,8 +17,8 @@ from tests.nn.layers.test_contract import ROWS as LAYERS
 
 def assert_same_steps(module, X, y, weight=None, *, device, **settings):
     settings |= {"epochs": 2, "alpha": 0.01}
-    expected = trained(EagerSteps, module.copy(), X, y, weight, device=Device("cpu"), **settings)
-    found = trained(DeviceSteps, module.copy(), X, y, weight, device=device, **settings)
+    expected = trained("eager", module.copy(), X, y, weight, device=Device("cpu"), **settings)
+    found = trained("device", module.copy(), X, y, weight, device=device, **settings)
     for mine, theirs in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-10)
     for mine, theirs in (

@@ -9,10 +9,6 @@ import scipy.sparse
 from sknet import Model, nn
 from sknet.callbacks import EarlyStopping
 from sknet.device import Device, backend, to_device, to_host
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Settings, Validation, train
-from sknet.engine._network import predict_rows
 from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 
@@ -95,19 +91,16 @@ def test_loop(place, weight, sparse):
     histories, models = [], []
     for device, inputs in ((place, given), (Device("cpu"), data)):
         model = classifier(noisy=True, device=device, dtype="float64")
-        batches = Batches(inputs, CLASSES, weight, 5, model.dtype, model.device)
-        validation = Validation(Batches(inputs, CLASSES, None, 7, model.dtype, model.device), Accuracy)
-        history = History()
-        train(model, batches, history, Settings(max_iter=3), Accuracy, validation, [EarlyStopping(tol=0.0)])
+        held_out = {"X_val": inputs, "y_val": CLASSES, "scores": "accuracy"}
+        stopping = [EarlyStopping(tol=0.0)]
+        history = model.fit(inputs, CLASSES, weight, epochs=3, batch_size=5, **held_out, callbacks=stopping)
         histories.append({name: values for name, values in history.items() if name != "time"})
         models.append(model)
     assert histories[0].keys() == histories[1].keys()
     for name, values in histories[0].items():
         np.testing.assert_allclose(values, histories[1][name], rtol=RTOL, err_msg=name)
     assert_close(*models)
-    np.testing.assert_allclose(
-        to_host(predict_rows(models[0], given)), predict_rows(models[1], data), rtol=RTOL
-    )
+    np.testing.assert_allclose(to_host(models[0].predict(given)), models[1].predict(data), rtol=RTOL)
 
 
 def test_full_batch(place):
@@ -116,15 +109,13 @@ def test_full_batch(place):
         Model(nn.Linear(4, 1), optimizer="lbfgs", device=d, random_state=0, dtype="float64")
         for d in (place, "cpu")
     ]
-    losses = [
-        minimize(m, Batches(X, target, WEIGHT, 12, m.dtype, m.device), 50, 1e-9, False)[1] for m in models
-    ]
+    losses = [m.fit(X, target, WEIGHT, epochs=50)["loss"][-1] for m in models]
     assert losses[0] == pytest.approx(losses[1], abs=1e-12)
     np.testing.assert_allclose(to_host(models[0].parameters["weight"]), np.ones((4, 1)), atol=1e-4)
 
 
 def test_chunks_of_the_hosts_rows(place):
     net = Model(nn.Sequential(nn.Linear(4, 1 << 19), nn.Linear(1 << 19, 1)), device=place, random_state=0)
-    output = predict_rows(net, X.astype("float32"))
+    output = net.predict(X.astype("float32"))
     assert output.shape == (12, 1)
     assert isinstance(output, FakeArray)

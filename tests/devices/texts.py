@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import Model, nn, ops
-from sknet._tree import map_leaves
 from sknet.compile import compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda._maps import TYPES
@@ -43,6 +42,7 @@ from tests.engine.test_optimizers import AVERAGING, BY_NAME
 from tests.engine.test_optimizers import ELEMENTWISE as COMBINED
 from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.optim.helpers import with_eps
+from tests.trees import map_leaves
 
 __all__ = ["PROGRAMS", "Kernel", "gathered"]
 

@@ -16,7 +16,6 @@ from sknet.engine import _runners as steps_module
 from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._network import predict_rows
 from sknet.engine._programs import Programs
-from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
     EMA,
@@ -37,7 +36,7 @@ from sknet.optim import (
     WeightDecay,
 )
 from sknet.optim.schedules import Adaptive, Cosine, Linear
-from tests.compile.native import InspectedSteps, trained
+from tests.compile.native import trained
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
 
 PLAIN = [optimizer() for name, optimizer in OPTIMIZERS.items() if name not in ("lbfgs", "muon")]
@@ -115,8 +114,8 @@ def assert_close(model, other, tolerance):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fifty_compiled_steps_have_every_bit_of_the_eager_ones(optimizer, dtype, monkeypatch):
     monkeypatch.setattr(steps_module, "Programs", functools.partial(Programs, exact=True))
-    compiled, losses, *_ = train_by(CompiledSteps, optimizer, dtype)
-    eager, eager_losses, *_ = train_by(EagerSteps, optimizer, dtype)
+    compiled, losses, *_ = train_by("compiled", optimizer, dtype)
+    eager, eager_losses, *_ = train_by("eager", optimizer, dtype)
     np.testing.assert_array_equal(losses, eager_losses)
     assert len(losses) == 50
     assert_same_state(compiled.state, eager.state)
@@ -124,8 +123,8 @@ def test_fifty_compiled_steps_have_every_bit_of_the_eager_ones(optimizer, dtype,
 
 @named([*ELEMENTWISE, *BY_NAME])
 def test_steps_that_may_round_otherwise_stay_near(optimizer):
-    eager, eager_losses, *_ = train_by(EagerSteps, optimizer, epochs=2)
-    compiled, losses, *_ = train_by(CompiledSteps, optimizer, epochs=2)
+    eager, eager_losses, *_ = train_by("eager", optimizer, epochs=2)
+    compiled, losses, *_ = train_by("compiled", optimizer, epochs=2)
     np.testing.assert_allclose(losses, eager_losses, rtol=1e-9)
     assert_close(compiled, eager, 1e-9)
 
@@ -133,8 +132,8 @@ def test_steps_that_may_round_otherwise_stay_near(optimizer):
 @named([*ELEMENTWISE, *BY_NAME, EMA(Accumulate(ClipNorm(WeightDecay(Adam(), 0.1), 0.1), 2), 0.9)])
 def test_native_code_gives_the_same_bits(optimizer):
     pytest.importorskip("sknet._native._core", reason="native code was not built")
-    expected, losses, *_ = train_by(CompiledSteps, optimizer, epochs=1)
-    found, native_losses, *_ = train_by(InspectedSteps, optimizer, epochs=1)
+    expected, losses, *_ = train_by("compiled", optimizer, epochs=1)
+    found, native_losses, *_ = train_by("native", optimizer, epochs=1)
     np.testing.assert_array_equal(native_losses, losses)
     assert_same_state(found.state, expected.state)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sknet.engine._runners import EagerSteps
 from sknet.exceptions import FitInterruptedWarning
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam
+from tests.compile.native import KINDS
 from tests.estimators.data import TABLES, estimator_for, first_part, outputs, quiet, same_bits, unchanged
 
 X, Y = TABLES["binary"]
@@ -63,7 +63,7 @@ def fresh_calls():
 @pytest.fixture(autouse=True)
 def _one_operation_after_the_other(monkeypatch):
     """Let every step call the loss: a compiled one does not."""
-    monkeypatch.setattr("sknet.engine._runner_cache.steps_for", lambda *args, **_: EagerSteps(*args[:3]))
+    monkeypatch.setattr("sknet.engine._runner_cache.steps_for", lambda *args, **_: KINDS["eager"](*args[:3]))
 
 
 def rows():

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import Tensor, nn, ops
-from sknet._tree import map_leaves
 from sknet.compile import compile
 from sknet.core import gradients
 from sknet.device import Device, to_device, to_host
@@ -24,6 +23,7 @@ from sknet.optim import SGD
 from tests.compile.native import InspectedSteps, trained
 from tests.fuzz.command import run_kinds
 from tests.fuzz.steps import KINDS, KINDS_OF_INTEGERS, Drawer, Step
+from tests.trees import map_leaves
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (3, 4), (3, 4), (3, 4), (4,), (3, 1), (1, 4), (), (1,), (1, 1), (4, 3), (2, 3, 4), (2, 1, 4), (5,),

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from sknet._native import core
 from tests.fuzz.command import HARMLESS
 from tests.fuzz.programs import checked, draw
+from tests.project import has_native
 
 pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install scikit-neural[oracle]")
 
@@ -18,7 +18,7 @@ EACH = 50  # in one test
 def test_random_programs(start):
     counts = Counter()
     for seed in range(start, start + EACH):
-        there, natively = seed % 20 == 0, core() is not None and seed % 4 == 0
+        there, natively = seed % 20 == 0, has_native() and seed % 4 == 0
         for kind, text in checked(seed, there, natively):
             assert kind in HARMLESS, f"{kind}: {text}\n  seed {seed}: {draw(seed)}"
             counts[kind] += 1

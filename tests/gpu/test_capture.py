@@ -5,9 +5,9 @@ import importlib
 import numpy as np
 import pytest
 
-from sknet._tree import leaves
 from sknet.device import Device, active
 from tests.engine.loop.test_device_counts import steps_of
+from tests.trees import leaves
 
 pytestmark = pytest.mark.gpu
 

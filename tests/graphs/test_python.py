@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, ops
-from sknet._tree import leaves
 from sknet.compile import capture, compile
 from sknet.compile._graph import OWN
 from sknet.core import PRIMITIVES, bind, no_grad
@@ -19,6 +18,7 @@ from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
 from tests.nn.layers.test_contract import ROWS as LAYERS
+from tests.trees import leaves
 
 # SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS or in fewer passes.
 ROUNDED = {

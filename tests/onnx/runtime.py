@@ -3,10 +3,10 @@
 import numpy as np
 import onnxruntime
 
-from sknet._tree import leaves
 from sknet.compile._symbolic import graph_of_any_rows
 from sknet.core import Tensor
 from sknet.onnx._export import exported, model_of
+from tests.trees import leaves
 
 __all__ = ["arrays_of", "model_of_function", "names_and_arrays", "run"]
 

@@ -8,13 +8,13 @@ from threadpoolctl import threadpool_limits
 
 import sknet._parallel
 from sknet import Tensor, config_context, ops
-from sknet._native import core
 from sknet.autograd import grad
 from sknet.compile import compile
 from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
 from sknet.device import backend
 from sknet.exceptions import DtypeError, ShapeError
 from tests.contracts.rows_recurrent import lstm_step, reference
+from tests.project import has_native
 
 CELLS = {"rnn": (1, 1), "lstm": (4, 4), "gru": (3, 4)}
 EACH = pytest.mark.parametrize("cell", CELLS)
@@ -312,13 +312,13 @@ def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
     monkeypatch.setattr("sknet._parallel.in_threads", noted)
     for sizes in SHARED:
         run_alone(shared(sizes, "float32"))
-    assert len(callers) == len(SHARED) * (core() is not None)
+    assert len(callers) == len(SHARED) * has_native()
     run_alone(shared((4, 100, 128, 128), "float32"))
     run_alone(shared((64, 1, 128, 128), "float32"))
     with no_grad():
         run, operands = setup("lstm", *SHARED[0])
         run(*operands, lengths=[7] * SHARED[0][0])
-    assert len(callers) == len(SHARED) * (core() is not None)
+    assert len(callers) == len(SHARED) * has_native()
 
 
 def test_devices_have_no_shares(fake_device):

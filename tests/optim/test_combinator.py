@@ -9,7 +9,6 @@ from sklearn.base import clone
 
 import sknet.optim
 from sknet import ops
-from sknet._tree import leaves, map_leaves
 from sknet.core import Tensor
 from sknet.exceptions import InvalidParameterError, StateError
 from sknet.optim import (
@@ -34,6 +33,7 @@ from sknet.optim import (
 )
 from sknet.optim.schedules import Adaptive, Constant, Cosine, InverseScaling, Progress
 from tests.optim.helpers import follow, gradient_series
+from tests.trees import leaves, map_leaves
 
 INNER = SGD(lr=0.1, momentum=0.5)
 CASES = [

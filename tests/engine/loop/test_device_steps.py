@@ -12,11 +12,12 @@ from sknet.engine import Accuracy, Batches, History, _device_runner, _runners, f
 from sknet.engine._device_runner import DeviceSteps
 from sknet.engine._loop import Settings, train
 from sknet.engine._runner_cache import steps_for
-from sknet.engine._runners import EagerSteps, Outputs
+from sknet.engine._runners import Outputs
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
+from tests.compile.native import KINDS
 from tests.devices import fake
 from tests.engine.test_optimizers import AVERAGING, BY_NAME, ELEMENTWISE, name_of
 from tests.optim.test_contract import CASES
@@ -89,7 +90,7 @@ def trained(
     model = Model(module, loss, random_state=0, dtype=dtype, device=device, **settings)
     batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
     model.materialize(batches.X)
-    steps = kind(model, batches, True)
+    steps = KINDS[kind](model, batches, True)
     rng, losses, outputs, kept = np.random.default_rng(1), [], [], Outputs(batches.n_samples)
     for _ in range(epochs):
         chosen, done = rng.permutation(batches.n_samples) if order == "new" else order, 0
@@ -105,8 +106,8 @@ def trained(
 
 def assert_same_training(module, *args, device, tolerance=1e-9, **settings):
     """Train both ways and compare all results."""
-    expected, losses, outputs = trained(EagerSteps, module(), *args, device=device, **settings)
-    found, found_losses, found_outputs = trained(DeviceSteps, module(), *args, device=device, **settings)
+    expected, losses, outputs = trained("eager", module(), *args, device=device, **settings)
+    found, found_losses, found_outputs = trained("device", module(), *args, device=device, **settings)
 
     def close(a, b):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
@@ -233,7 +234,7 @@ def test_rows_that_are_not_contiguous(kind, fake_device):
         there, X = there[:, ::-1], X[:, ::-1].copy()
     assert not there.flags.c_contiguous
     found = [
-        trained(DeviceSteps, LAYERS["relu"](), rows, y, device=fake_device, loss="squared_error")
+        trained("device", LAYERS["relu"](), rows, y, device=fake_device, loss="squared_error")
         for rows in (there, to_device(X, fake_device))
     ]
     np.testing.assert_array_equal(*[losses for _, losses, _ in found])
@@ -244,7 +245,7 @@ def test_rows_with_several_axes_that_are_not_contiguous(fake_device):
     there = to_device(X.reshape(N, 2, 3), fake_device).transpose(0, 2, 1)
     here = X.reshape(N, 2, 3).transpose(0, 2, 1).copy()
     found = [
-        trained(DeviceSteps, nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), rows, y, device=fake_device,
+        trained("device", nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), rows, y, device=fake_device,
                 loss="squared_error")
         for rows in (there, to_device(here, fake_device))
     ]  # fmt: skip
@@ -315,9 +316,9 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch)
     X, y = data()
     X[batch * SIZE + 1, 0] = np.nan
     states, errors = [], []
-    for kind in (EagerSteps, DeviceSteps):
+    for kind in ("eager", "device"):
         model = Model(LAYERS[layers](), loss="log_loss", random_state=0, dtype="float64", device=fake_device)
-        steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
+        steps = KINDS[kind](model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
         with pytest.raises(NonFiniteError) as error:
             in_order(steps)
         assert model.progress.step == batch
@@ -362,7 +363,7 @@ def test_what_overflows_only_when_squared_goes_on(fake_device):
     y = y * np.float32(1e17)
     y[0] = 1e18
     model, losses, _ = trained(
-        DeviceSteps, nn.Linear(6, 3), 1e3 * X, y, device=fake_device, epochs=1, order=None, **settings
+        "device", nn.Linear(6, 3), 1e3 * X, y, device=fake_device, epochs=1, order=None, **settings
     )
     assert np.isfinite(losses).all()
     assert model.progress.step == 7

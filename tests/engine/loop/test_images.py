@@ -6,11 +6,6 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._loop import Settings, train
-from sknet.engine._network import predict_rows
-from sknet.engine._runner_cache import steps_for
-from sknet.engine._runners import CompiledSteps
 from sknet.optim import Adam
 
 RNG = np.random.default_rng(0)
@@ -47,28 +42,24 @@ def transformer():
 
 def fitted(network, epochs, dtype="float32", compiled=True):
     model = Model(network(), "log_loss", Adam(lr=1e-2), random_state=0, dtype=dtype)
-    batches = Batches(X, Y, None, 20, model.dtype, model.device)  # the last one is shorter
     if not compiled:
         order = np.arange(len(X))
         for _ in range(epochs):
             order = order[model.random_state.permutation(len(X))]
-            for start in range(0, len(X), 20):
+            for start in range(0, len(X), 20):  # the last batch is shorter
                 rows = order[start : start + 20]
                 model.step(X[rows], Y[rows])
         return model
-    settings = Settings(max_iter=epochs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it raises if it cannot compile
-        train(model, batches, History(), settings, Accuracy)
+        model.fit(X, Y, epochs=epochs, batch_size=20)
     return model
 
 
 @pytest.mark.parametrize("network", [convolutional, transformer])
 def test_training_is_compiled_and_learns(network):
     model = fitted(network, 30)
-    assert np.mean(predict_rows(model, X).argmax(axis=1) == Y) > 0.9
-    batches = Batches(X, Y, None, 20, model.dtype, model.device)
-    assert type(steps_for(model, batches, True)) is CompiledSteps
+    assert np.mean(model.predict(X).argmax(axis=1) == Y) > 0.9
 
 
 @pytest.mark.parametrize("network", [convolutional, transformer])

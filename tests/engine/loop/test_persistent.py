@@ -8,11 +8,12 @@ from sknet.callbacks import Callback, Checkpoint
 from sknet.device import to_host
 from sknet.engine import Batches, _device_runner, _persistent, _runners, fit_many
 from sknet.engine._device_runner import DeviceSteps
-from sknet.engine._runners import EagerSteps, Outputs
+from sknet.engine._runners import Outputs
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
+from tests.compile.native import KINDS
 from tests.devices import fake
 from tests.engine.loop.test_device_steps import (
     LAYERS,
@@ -161,9 +162,9 @@ def test_a_failing_step_changes_nothing(batch, fake_device, launches, monkeypatc
     X, y = data()
     X[batch * SIZE + 1, 0] = np.nan
     states, errors = [], []
-    for kind in (EagerSteps, DeviceSteps):
+    for kind in ("eager", "device"):
         model = Model(LAYERS["batch norm"](), "log_loss", random_state=0, dtype="float64", device=fake_device)
-        steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
+        steps = KINDS[kind](model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
         with pytest.raises(NonFiniteError) as error:
             in_order(steps)
         assert model.progress.step == batch
@@ -290,5 +291,5 @@ def test_what_shared_memory_does_not_hold_is_launched_step_by_step(fake_device, 
 
 def test_rows_that_stay_on_the_host_are_sent_step_by_step(fake_device, launches, monkeypatch):
     monkeypatch.setattr(fake, "FREE_MEMORY", 0)
-    trained(DeviceSteps, LAYERS["relu"](), *data(), device=fake_device, epochs=1)
+    trained("device", LAYERS["relu"](), *data(), device=fake_device, epochs=1)
     assert not launches

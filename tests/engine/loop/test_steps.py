@@ -5,12 +5,11 @@ import pytest
 import scipy.sparse
 
 from sknet import MLPClassifier, Model, nn
-from sknet._native import core
 from sknet.engine import Batches
-from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD
-from tests.compile.native import InspectedSteps, trained
+from tests.compile.native import trained
+from tests.project import has_native
 
 RNG = np.random.default_rng(0)
 N = 70
@@ -19,9 +18,9 @@ CLASSES = RNG.integers(0, 3, N)
 REAL = RNG.normal(size=(N, 3)).astype("f4")
 WEIGHT = RNG.uniform(0.5, 2.0, N).astype("f4")
 SPARSE = scipy.sparse.random_array((N, 6), density=0.4, rng=RNG, format="csr", dtype="f4")
-KINDS = {"numpy": CompiledSteps}
-if core() is not None:
-    KINDS["native"] = InspectedSteps
+KINDS = {"numpy": "compiled"}
+if has_native():
+    KINDS["native"] = "native"
 EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
@@ -50,7 +49,7 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("kind", [CompiledSteps])
+@pytest.mark.parametrize("kind", ["compiled"])
 @pytest.mark.parametrize(("data", "settings"), TARGETS.values(), ids=TARGETS)
 def test_rows_in_order_are_read_where_they_are(kind, data, settings, monkeypatch):
     expected = trained(kind, network(), *data, order=np.arange(N), size=20, epochs=3, **settings)
@@ -85,14 +84,14 @@ def test_chosen_rows_are_gathered(kind):
 
 def test_many_batches_are_not_bound_one_by_one(monkeypatch):
     monkeypatch.setattr("sknet.engine._runners.MOST_BOUND", 2)
-    *_, steps = trained(CompiledSteps, network(), X, CLASSES, size=20, loss="log_loss")
+    *_, steps = trained("compiled", network(), X, CLASSES, size=20, loss="log_loss")
     assert steps._by_start == {}
 
 
 @pytest.mark.skipif("native" not in KINDS, reason="native code was not built")
 def test_a_native_step_that_fails_is_repeated_by_numpy():
     with pytest.raises(NonFiniteError, match="loss"):
-        trained(InspectedSteps, network(), X * np.float32(np.inf), CLASSES, size=20, loss="log_loss")
+        trained("native", network(), X * np.float32(np.inf), CLASSES, size=20, loss="log_loss")
 
 
 # -- sparse rows ------------------------------------------------------------------------------
@@ -108,15 +107,15 @@ def test_sparse_steps_are_compiled(order, dtype, noisy):
 
     common = {"optimizer": SGD(0.05), "alpha": 0.1, "loss": "log_loss"}  # Adam would blow rounding up
     settings = {"size": 20, "epochs": 5, "order": order, "dtype": dtype} | common
-    expected = trained(EagerSteps, make(), SPARSE, CLASSES, WEIGHT, **settings)
-    found = trained(CompiledSteps, make(), SPARSE, CLASSES, WEIGHT, **settings)
+    expected = trained("eager", make(), SPARSE, CLASSES, WEIGHT, **settings)
+    found = trained("compiled", make(), SPARSE, CLASSES, WEIGHT, **settings)
     tolerance = 1e-5 if dtype == "float32" else 1e-13
     np.testing.assert_allclose(found[1], expected[1], rtol=tolerance)
     np.testing.assert_allclose(
         found[0].weights()[0], expected[0].weights()[0], rtol=100 * tolerance, atol=10 * tolerance
     )
     # and they are the steps of the dense matrix
-    dense = trained(CompiledSteps, make(), SPARSE.toarray(), CLASSES, WEIGHT, **settings)
+    dense = trained("compiled", make(), SPARSE.toarray(), CLASSES, WEIGHT, **settings)
     np.testing.assert_allclose(found[1], dense[1], rtol=tolerance)
 
 

@@ -7,12 +7,11 @@ import pytest
 from sklearn.base import clone
 
 from sknet import Model, NetClassifier, Tensor, nn
-from sknet.engine._runners import CompiledSteps, EagerSteps
 from sknet.exceptions import InvalidParameterError, StateError
 from sknet.nn import functional_call
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine, FlatThenCosine, Linear
-from tests.compile.native import InspectedSteps, trained
+from tests.compile.native import trained
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 5)), RNG.integers(0, 3, 60)
@@ -43,7 +42,7 @@ def assert_same_parameters(model, other, rtol=0.0):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [EagerSteps, CompiledSteps, InspectedSteps])
+@pytest.mark.parametrize("kind", ["eager", "compiled", "native"])
 @pytest.mark.parametrize("p", [0.0, 0.25, 0.5, 0.8, 1.0])
 def test_a_constant_schedule_is_a_constant_probability(p, kind, dtype):
     scheduled, *_ = train_by(kind, network(lambda progress: p, 0.3), dtype)
@@ -53,10 +52,10 @@ def test_a_constant_schedule_is_a_constant_probability(p, kind, dtype):
 
 
 @EACH
-@pytest.mark.parametrize("kind", [CompiledSteps, InspectedSteps])
+@pytest.mark.parametrize("kind", ["compiled", "native"])
 def test_programs_do_what_the_eager_steps_do(schedule, kind):
     found, losses, *_ = train_by(kind, network(schedule, Linear(0.4, 0.1, n_steps=15)))
-    expected, eager_losses, *_ = train_by(EagerSteps, network(schedule, Linear(0.4, 0.1, n_steps=15)))
+    expected, eager_losses, *_ = train_by("eager", network(schedule, Linear(0.4, 0.1, n_steps=15)))
     np.testing.assert_allclose(losses, eager_losses, rtol=1e-9)
     assert_same_parameters(found, expected, 1e-9)
 

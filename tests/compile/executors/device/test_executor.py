@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from sknet import grad, ops
-from sknet._tree import leaves, map_leaves
 from sknet.compile import compile
 from sknet.compile.cuda._maps import is_map
 from sknet.compile.cuda._reductions import is_reduction
@@ -23,6 +22,7 @@ from tests.contracts.checks import FLOATS
 from tests.contracts.rows import ROWS
 from tests.contracts.rows import name as name_of
 from tests.devices.fake import counted
+from tests.trees import leaves, map_leaves
 
 
 def on(device, tree):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from sknet import grad, ops
-from sknet._tree import leaves
 from sknet.compile import compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda import _maps, _rules
@@ -14,6 +13,7 @@ from tests.compile.executors.device.test_executor import off, on
 from tests.compile.executors.device.test_tasks import permuted, turned
 from tests.engine.loop import test_stacks as stacks
 from tests.engine.loop.test_device_steps import LAYERS, assert_same_training, data
+from tests.trees import leaves
 
 RNG = np.random.default_rng(0)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sknet import grad, ops
-from sknet._tree import leaves
 from sknet.autograd import hvp, vmap
 from sknet.compile import compile
 from sknet.compile.cuda import _recurrent
 from tests.compile.executors.device.test_executor import off, on
 from tests.devices.fake import counted
+from tests.trees import leaves
 
 CELLS = {"tanh": (1, 1, 1), "relu": (1, 1, 1), "lstm": (4, 4, 2), "gru": (3, 4, 1)}
 EACH = pytest.mark.parametrize("cell", CELLS)

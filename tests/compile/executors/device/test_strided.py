@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet._tree import leaves
 from sknet.compile import capture, compile
 from sknet.compile._plan import Views
 from sknet.compile.cuda._executor import with_strided_products
 from sknet.device import form_of
 from tests.compile.executors.device.test_executor import off, on
+from tests.trees import leaves
 
 RNG = np.random.default_rng(0)
 HEADS = RNG.normal(size=(5, 7, 3, 2, 4))  # samples, positions, one of three, heads, elements

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sknet import grad, ops
-from sknet._tree import leaves
 from sknet.compile import compile
 from sknet.compile.cuda import _rules
 from tests.compile.executors.device.test_executor import check, off, on
 from tests.contracts.checks import FLOATS
 from tests.contracts.rows import ROWS
+from tests.trees import leaves
 
 RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(5, 4, 7, 6)), RNG.normal(size=(6, 2, 3, 2))
