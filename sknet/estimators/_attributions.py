@@ -15,6 +15,7 @@ from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_grad
 from sknet.engine._network import Head, Pass, predict_raw
 from sknet.estimators._inputs import follows_namespace, is_by_name, on_host
 from sknet.estimators._scaling import InputScaling
+from sknet.estimators._targets import prediction_of
 from sknet.exceptions import InvalidParameterError
 from sknet.nn import run
 
@@ -173,10 +174,10 @@ def sample_of(X: Any) -> "np.ndarray | None":
 
 def _every_output(estimator: Any, X: np.ndarray) -> Iterator[Chosen]:
     """Yield the outputs of rows that importances are those of: the predicted class, or else one by one."""
-    targets, loss, rows = estimator._targets, estimator._loss, np.zeros(len(X), np.int64)
-    head = None if targets.task == "heads" else loss.predict  # raw outputs of heads have no units
-    if not estimator._numeric_targets:
-        head = targets.deciding(loss, getattr(estimator, "_temperature", None))
+    targets, rows = estimator._targets, np.zeros(len(X), np.int64)
+    kind = "means" if estimator._numeric_targets else "decisions"
+    # Raw outputs of several heads have no units.
+    head = None if targets.task == "heads" else prediction_of(estimator, kind)[1]
     n_outputs = targets.n_outputs
     is_of_classes = not (estimator._numeric_targets or isinstance(targets.classes, list))
     if is_of_classes and targets.task == "multiclass":
@@ -250,8 +251,7 @@ def _baseline_like(baseline: Any, X: Any, dtype: Any = None) -> Any:
 
 def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     """Return the decisions of a classifier that a target means."""
-    targets, loss = estimator._targets, estimator._loss
-    head = targets.deciding(loss, getattr(estimator, "_temperature", None))
+    targets, head = estimator._targets, prediction_of(estimator, "decisions")[1]
     if targets.task == "multilabel" or isinstance(targets.classes, list):
         return numbered(estimator, X, target, targets.n_outputs, head)
     if target is None:
@@ -267,7 +267,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
 
 def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
     """Return the predictions of a regressor that a target means."""
-    head = estimator._loss.predict
+    head = prediction_of(estimator, "means")[1]
     return numbered(estimator, X, target, estimator._targets.n_outputs, head)
 
 
