@@ -72,13 +72,12 @@ def _network(source: PythonSource, member: Member, i: int) -> tuple[str, tuple[i
     """Return the definition of a member's pass, and shape and dtype of a row's output."""
     module = detached(member.model)
     values = {path: parameter.data for path, parameter in module.own_parameters()}
-    places = nn.bindings(module)
     names = [source.array(value, f"member_{i}_{path}") for path, value in values.items()]
     row = (member.encoder.n_features_out_,)
 
     def forward(*arrays: Tensor) -> Any:
-        bound = {places[path]: array for path, array in zip(values, arrays[:-1], strict=True)}
-        return nn.run(module, nn.Scope(bound, training=False), arrays[-1:])
+        bound = dict(zip(values, arrays[:-1], strict=True))
+        return nn.functional_call(module, bound, arrays[-1:], training=False)[0]
 
     def captured(n: int) -> Graph:
         with no_grad():
