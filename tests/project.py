@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import pkgutil
 import runpy
 import subprocess
@@ -26,6 +27,17 @@ def has_native() -> bool:
             return True
     except RuntimeError:
         return False
+
+
+def hint_tables() -> dict[str, dict[str, list[str]]]:
+    """Return the names of each table of hints by their advice."""
+    found: dict[str, dict[str, list[str]]] = json.loads((ROOT / "sknet" / "_hints.json").read_text())
+    return found
+
+
+def hints(table: str) -> dict[str, str]:
+    """Return the advice of a table by name."""
+    return {name: text for text, names in hint_tables().get(table, {}).items() for name in names}
 
 
 def module_name(path: Path) -> str:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from sknet import nn
-from sknet._hints import hints, tables
+from tests.project import hint_tables, hints
 
 LAYERS = {name: getattr(nn, name) for name in nn.__all__}
 LAYERS = {n: c for n, c in LAYERS.items() if isinstance(c, type) and issubclass(c, nn.Module)}
@@ -75,7 +75,7 @@ def test_what_is_suggested_exists():
     parameters = {p for cls in LAYERS.values() for p in inspect.signature(cls).parameters}
     renamed = hints("layer parameters")
     assert {ours for names in renamed.values() for ours in names.split(", ")} <= parameters
-    of_classes = {name.removeprefix("layer ") for name in tables() if name.startswith("layer ")}
+    of_classes = {name.removeprefix("layer ") for name in hint_tables() if name.startswith("layer ")}
     assert of_classes - {"parameters"} <= {base.__name__ for cls in LAYERS.values() for base in cls.__mro__}
     assert not [(old, ours) for old, ours in renamed.items() if old in ours.split(", ")]
 

@@ -10,9 +10,9 @@ import sknet
 import sknet.losses
 import sknet.optim
 from sknet import nn
-from sknet._hints import hints
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import LOSSES, check_loss
+from tests.project import hints
 
 NAMES, ATTRIBUTES = hints("sknet.nn"), hints("sknet.nn.Module")
 CLASSES, SYNONYMS = hints("sknet.losses"), hints("loss")

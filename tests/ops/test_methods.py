@@ -9,12 +9,12 @@ import pytest
 import sknet
 from docs.make_methods import STUB, stub
 from sknet import Tensor, ops
-from sknet._hints import hints
 from sknet.core import Methods
 from sknet.exceptions import GradientError
 from sknet.ops._methods import METHODS, OPERATORS
 from tests.contracts.checks import tensors
 from tests.contracts.rows import ROWS
+from tests.project import hints
 
 NOT_OF_TENSORS = {"is_sparse"}
 TENSOR_HINTS, HINTS = hints("sknet.Tensor"), hints("sknet.ops")
