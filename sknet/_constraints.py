@@ -255,8 +255,9 @@ def satisfies(value: Any, constraint: Any) -> bool:
 
 def is_whole(value: Any, least: int = 1, most: int = WHOLE - 1) -> bool:
     """Tell whether a value is an integer, and not a bool, within bounds."""
-    is_int = type(value) is int or (isinstance(value, Integral) and type(value) is not bool)
-    return is_int and least <= int(value) <= most
+    if isinstance(value, bool) or not isinstance(value, (int, Integral)):  # `Integral` alone takes long
+        return False
+    return least <= int(value) <= most
 
 
 def invalid(message: str) -> NoReturn:

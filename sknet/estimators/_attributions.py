@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from sknet._constraints import is_whole, shown
-from sknet.device import active, device_of, is_array, to_host
+from sknet.device import is_array, to_host
 from sknet.engine import Model
-from sknet.engine._batches import ComputedRows
 from sknet.engine._inputs import first_input
 from sknet.engine._layer_outputs import Chosen, input_gradients, integrated_gradients
 from sknet.engine._network import Head, Pass, predict_raw
@@ -150,26 +149,7 @@ class Attributions:
         raise NotImplementedError
 
 
-# Rows that are kept for importances: at most, at least, and by their elements; and points on their lines.
-MOST_ROWS, LEAST_ROWS, MOST_ELEMENTS, STEPS = 200, 16, 2**14, 8
-
-
-def sample_of(X: Any) -> "np.ndarray | None":
-    """Return a few evenly spaced rows of real inputs, None if there are no such rows, or too wide ones."""
-    if isinstance(X, dict) or len(X.shape) != 2 or X.dtype.kind != "f" or X.shape[1] > MOST_ELEMENTS:
-        return None
-    count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
-    is_whole = count == X.shape[0]
-    places = np.arange(count) if is_whole else np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
-    if isinstance(X, ComputedRows):
-        return X[places]
-    with active(device_of(X)):
-        rows = to_host(X[places])
-    if isinstance(rows, np.ndarray):
-        return np.array(rows)
-    found = np.zeros(rows.shape, rows.dtype)
-    np.add.at(found, (np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices), rows.data)
-    return found
+STEPS = 8  # points on the lines of importances
 
 
 def _every_output(estimator: Any, X: np.ndarray) -> Iterator[Chosen]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -152,6 +153,12 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
     )
 
 
+def are_several(estimator: Any) -> bool:
+    count = getattr(estimator, "n_members", 1)
+    is_number = type(count) is int or isinstance(count, Integral)  # asking the abstract class takes long
+    return is_number and int(count) > 1  # anything else is an invalid parameter
+
+
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     is_one = not hasattr(hidden_layer_sizes, "__iter__") or getattr(hidden_layer_sizes, "ndim", 1) == 0
     # `Iterable` would ask hundreds of classes
@@ -161,7 +168,7 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
             f"hidden_layer_sizes must be > 0, got {shown(sizes)}: expected positive integers, one a hidden "
             "layer."
         )
-    return tuple(int(size) for size in sizes)
+    return tuple(map(int, sizes))
 
 
 class FitArguments(NamedTuple):

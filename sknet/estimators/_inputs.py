@@ -22,6 +22,7 @@ from sknet._hints import suggestion
 from sknet._late import above
 from sknet._params import arguments_of
 from sknet.device import MetaArray, active, device_of, is_array, namespace, to_host
+from sknet.engine._batches import ComputedRows
 from sknet.engine._checks import check_given
 from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
@@ -663,3 +664,25 @@ def fixed_axes(frozen: Any, inputs: Mapping[str, Any]) -> set[tuple[int, int]]:
         for behind, length in enumerate(units[name].mean.shape[::-1], 1)
         if length > 1
     }
+
+
+# Rows that are kept for importances: at most, at least, and by their elements.
+MOST_ROWS, LEAST_ROWS, MOST_ELEMENTS = 200, 16, 2**14
+
+
+def sample_of(X: Any) -> "np.ndarray | None":
+    """Return a few evenly spaced rows of real inputs, None if there are no such rows, or too wide ones."""
+    if isinstance(X, dict) or len(X.shape) != 2 or X.dtype.kind != "f" or X.shape[1] > MOST_ELEMENTS:
+        return None
+    count = min(X.shape[0], MOST_ROWS, max(LEAST_ROWS, MOST_ELEMENTS // max(X.shape[1], 1)))
+    is_whole = count == X.shape[0]
+    places = np.arange(count) if is_whole else np.linspace(0, X.shape[0] - 1, count).astype(np.int64)
+    if isinstance(X, ComputedRows):
+        return X[places]
+    with active(device_of(X)):
+        rows = to_host(X[places])
+    if isinstance(rows, np.ndarray):
+        return np.array(rows)
+    found = np.zeros(rows.shape, rows.dtype)
+    np.add.at(found, (np.repeat(np.arange(count), np.diff(rows.indptr)), rows.indices), rows.data)
+    return found

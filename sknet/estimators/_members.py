@@ -19,7 +19,7 @@ from sknet.device import device_of, is_array
 from sknet.engine import History, Model
 from sknet.engine._layer_outputs import detached
 from sknet.estimators._architecture import Joined, Members
-from sknet.estimators._fit import FitArguments, SharedInputs, attach_fit_extras, most_epochs
+from sknet.estimators._fit import FitArguments, SharedInputs, are_several, attach_fit_extras, most_epochs
 from sknet.estimators._fitting import is_nearly_flat, not_converged
 from sknet.estimators._training import CONFORMAL, Trainer, conformity_of
 from sknet.losses._wrappers import Averaged
@@ -31,12 +31,6 @@ MEMBERS: dict[str, Any] = {
 SEEDS = np.iinfo(np.int32).max
 # Results that are of one fit, and thus of none of several.
 OF_ONE = ("_batch", "_fit_extras", "best_epoch_", "refit_history_", "temperature_", "_is_slim")
-
-
-def are_several(estimator: Any) -> bool:
-    count = getattr(estimator, "n_members", 1)
-    is_number = type(count) is int or isinstance(count, Integral)  # asking the abstract class takes long
-    return is_number and int(count) > 1  # anything else is an invalid parameter
 
 
 def fit_members(estimator: Any, given: FitArguments, callbacks: Any, resume_from: Any) -> None:

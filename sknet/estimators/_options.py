@@ -164,7 +164,7 @@ def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that all estimators of sknet's own share."""
     name = type(estimator).__name__
     loss = estimator._checked_loss()
-    scaled = getattr(estimator, "scale_target", False)
+    scaled = vars(estimator).get("scale_target", False)  # asking for what is missing looks for hints
     return Recipe(
         architecture=estimator._described(),
         loss=loss,

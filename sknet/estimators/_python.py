@@ -218,7 +218,7 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
         try:
             method = _method(frozen, "predict_interval", doc, "interval", coverage=wanted)
             n_outputs = frozen._loss.outputs_per_target * frozen._targets.n_outputs
-            method.head(Tensor(np.zeros((1, n_outputs))))
+            prediction_of(frozen, "interval", wanted)[1](Tensor(np.zeros((1, n_outputs))))
         except ValueError:
             if coverage is None:
                 return  # quantiles of another interval, which nobody has asked for

@@ -931,8 +931,8 @@ LINKS = {
     "quantiles": "predict_quantiles",
 }
 DECODER = "decoder"
-Prediction = tuple[str, Head | None, Callable[[Any], Any]]
-"""The name of a pass, its head of raw outputs, and a function of what the head computes."""
+Prediction = tuple[str, Any, Callable[[Any], Any]]
+"""The name of a pass, its head of raw outputs or None, and a function of what the head computes."""
 
 
 def prediction_of(predictor: Any, kind: str, coverage: Any = None, *, numbered: bool = False) -> Prediction:

@@ -389,7 +389,7 @@ def _position(asked: Any, n_features: int, names: Any, of: str = "categorical_fe
             f"{of} set as integer indices must be in [0, n_features - 1], got "
             f"{shown(asked)} for {n_features} features"
         )
-    return asked % n_features
+    return int(asked) % n_features
 
 
 # -- kinds of columns -------------------------------------------------------------------------------
