@@ -4,6 +4,9 @@
 #define SKNET_ATOMICS_H
 
 #include <stdint.h>
+#ifndef _WIN32
+#include <sched.h>
+#endif
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
@@ -14,7 +17,7 @@ static inline int64_t read_now(const int64_t *x) {
 
 static inline void write_now(int64_t *x, int64_t value) { _InterlockedExchange64(x, value); }
 
-static inline void subtract_now(int64_t *x, int64_t value) { _InterlockedExchangeAdd64(x, -value); }
+static inline void add_now(int64_t *x, int64_t value) { _InterlockedExchangeAdd64(x, value); }
 
 static inline int replaced_now(int64_t *x, int64_t old, int64_t value) {
     return _InterlockedCompareExchange64(x, value, old) == old;
@@ -26,7 +29,7 @@ static inline int64_t read_now(const int64_t *x) { return __atomic_load_n(x, __A
 
 static inline void write_now(int64_t *x, int64_t value) { __atomic_store_n(x, value, __ATOMIC_RELEASE); }
 
-static inline void subtract_now(int64_t *x, int64_t value) { __atomic_fetch_sub(x, value, __ATOMIC_ACQ_REL); }
+static inline void add_now(int64_t *x, int64_t value) { __atomic_fetch_add(x, value, __ATOMIC_ACQ_REL); }
 
 static inline int replaced_now(int64_t *x, int64_t old, int64_t value) {
     return __atomic_compare_exchange_n(x, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -42,6 +45,15 @@ static inline void rest_a_moment(void) {
     __asm__ volatile("yield");
 #elif defined(_M_X64) || defined(_M_ARM64)
     YieldProcessor();
+#endif
+}
+
+/* Let another thread have the core. */
+static inline void give_way(void) {
+#ifdef _WIN32
+    rest_a_moment();
+#else
+    sched_yield();
 #endif
 }
 

@@ -68,16 +68,68 @@ static inline int may_flush(const int64_t *one) {
     return 0;
 }
 
-static void chain(const int64_t *one) {
+static void chain(const int64_t *one, int64_t from, int64_t count) {
+    const int64_t end = from + count;
 #ifdef SKNET_FLUSHES
     const unsigned before = _mm_getcsr();
     if (may_flush(one))
         _mm_setcsr(before | 0x8040);
 #endif
-    for (int64_t start = 0; start < one[2]; start += one[3])
+    for (int64_t start = from; start < end; start += one[3])
         for (int64_t i = 1; i <= one[1]; i++)
-            part(one + i * WIDTH, start, least(one[3], one[2] - start));
+            part(one + i * WIDTH, start, least(one[3], end - start));
 #ifdef SKNET_FLUSHES
     _mm_setcsr(before);
 #endif
+}
+
+/* -- instructions in pieces, which threads share that happen to be awake ------------------------------------ */
+
+enum { PIECES = 4, UNIT = 1 << 10, LONG = 1 << 15 }; /* elements: pieces are multiples, and of how many there are any */
+
+/* Return the elements of an instruction that may be carried out in pieces; 0 for others. */
+static int64_t length_of(const int64_t *one) {
+    switch ((enum kind)one[0]) {
+    case CHAIN:
+    case MOMENTS:
+    case SQUARES:
+    case QUOTIENTS: return one[2];
+    case LOOP: return one[30] ? one[12] : 0;
+    case MASK: return one[5];
+    case MASK_POSITIVE: return one[6];
+    case UNIFORM: return one[3];
+    case COPY:
+    case CONVERT: return one[9] == 1 ? one[10] : 0;
+    default: return 0;
+    }
+}
+
+static void carry_piece(const struct piece *piece) {
+    const int64_t *one = at(piece->one), start = piece->start, count = piece->count;
+    switch ((enum kind)one[0]) {
+    case CHAIN: chain(one, start, count); break;
+    case UNIFORM: draw(one, start, count); break;
+    case COPY:
+    case CONVERT: move_part(one, piece->step, start, count); break;
+    default: part(one, start, count);
+    }
+}
+
+/* Carry out a long instruction together with threads that are awake; return 0 if it is left to this one. */
+static int in_pieces(const struct turn *turn, const int64_t *one, int64_t step) {
+    struct job *job = at(turn->job);
+    const int64_t n = length_of(one);
+    if (n < LONG || read_now(&job->awake) == 0)
+        return 0;
+    const int64_t each = (n + PIECES * UNIT - 1) / (PIECES * UNIT) * UNIT;
+    struct piece pieces[PIECES];
+    int64_t count = 0;
+    for (int64_t start = 0; start < n; start += each)
+        pieces[count++] = (struct piece){(int64_t)(intptr_t)one, start, least(each, n - start), step};
+    const struct work_of asked = {(int64_t)(intptr_t)pieces, sizeof *pieces, 0, 0, PIECE};
+    if (!lead_all(job, NATIVE, &asked, count | turn->threads << 32))
+        return 0;
+    while (!is_over(job, LOOKS))
+        give_way();
+    return 1;
 }

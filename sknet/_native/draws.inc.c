@@ -19,12 +19,14 @@ static inline void philox(uint64_t x[4], uint64_t key0, uint64_t key1) {
     }
 }
 
-static void draw(float *out, int64_t count, int64_t key0, int64_t key1, int64_t site, int64_t step) {
-    uint64_t block = 0;
-    for (int64_t start = 0; start < count; start += 8) {
-        uint64_t x[4] = {++block, 0, (uint64_t)site, (uint64_t)step};
-        const int64_t n = least(8, count - start);
-        philox(x, (uint64_t)key0, (uint64_t)key1);
+/* Draw some numbers, from one on that is a multiple of 8. */
+static void draw(const int64_t *one, int64_t from, int64_t count) {
+    float *out = at(one[2]);
+    const int64_t end = from + count, counter = *(const int64_t *)at(one[7]);
+    for (int64_t start = from; start < end; start += 8) {
+        uint64_t x[4] = {(uint64_t)start / 8 + 1, 0, (uint64_t)one[6], (uint64_t)counter};
+        const int64_t n = least(8, end - start);
+        philox(x, (uint64_t)one[4], (uint64_t)one[5]);
         for (int64_t i = 0; i < n; i++) {
             const uint32_t half = (uint32_t)(i & 1 ? x[i >> 1] >> 32 : x[i >> 1]);
             out[start + i] = (float)(half >> 8) * (1.0f / 16777216.0f);

@@ -25,8 +25,8 @@
 #include "erfc.inc.c"
 #include "norms.inc.c"
 #include "jobs.inc.c"
-#include "passes.inc.c"
 #include "rows.inc.c"
 #include "runner.inc.c"
+#include "passes.inc.c"
 
 const struct kernels KERNELS = {NAME, steps, rows, pass};

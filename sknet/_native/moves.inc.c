@@ -48,21 +48,21 @@ static struct move moved(const int64_t *one, int64_t step) {
     return found;
 }
 
-static void copy(const int64_t *one, int64_t step) {
+/* Copy or convert some elements of every row, in a step of a turn. */
+static void move_part(const int64_t *one, int64_t step, int64_t start, int64_t count) {
     struct move m = moved(one, step);
-    m.source += step * one[12];
-    m.target += step * one[13];
+    m.source += start * m.s1, m.target += start * m.t1, m.n1 = count;
+    if (one[0] == CONVERT) {
+        conversions[one[1]](&m);
+        return;
+    }
+    m.source += step * one[12], m.target += step * one[13];
     switch (one[1]) {
     case 1: copy_uint8_t(&m); break;
     case 2: copy_uint16_t(&m); break;
     case 4: copy_uint32_t(&m); break;
     default: copy_uint64_t(&m);
     }
-}
-
-static void convert(const int64_t *one, int64_t step) {
-    const struct move m = moved(one, step);
-    conversions[one[1]](&m);
 }
 
 static void fill(const int64_t *one) {

@@ -58,9 +58,11 @@ enum kind {
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
 
-/* Instructions and their number, how often they are carried out, and the number of the first step. */
+/* Instructions and their number, how often they are carried out, and the number of the first step.
+ *
+ * job, threads: which threads may share long instructions, and how many; 0 for none. */
 struct turn {
-    int64_t program, length, count, counter;
+    int64_t program, length, count, counter, job, threads;
 };
 
 /* Rows of elements that are copied or converted: `rows` are their numbers in the source, 0 for all. */
@@ -102,7 +104,7 @@ enum codes { OF_TABLE, OF_CHOSEN, OF_NUMBER };
 
 enum work {
     CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES,
-    SUMS_OF_PRODUCTS, SCALED_ROWS, SERVE, LEAD, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST,
+    SUMS_OF_ROWS, SCALED_ROWS, SERVE, LEAD, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST, PIECE,
 };
 
 /* Images and kernels that are convolved channel by channel.
@@ -154,7 +156,7 @@ struct gates {
  * row has elements, and how many elements, and what is added to variances. products, centers, factors, sums: room
  * for the matrix of a block, and four columns, of which `sums` has two. weight_sums, bias_sums: a row for each
  * `group` rows, a multiple of `block`. apart: bytes between blocks of g; 0 if all are the same. For channels,
- * weight, bias, centers, factors and sums have a number for each row. */
+ * weight, bias, centers, factors, weight_sums and bias_sums have a number for each row. */
 struct norm {
     int64_t x, weight, bias, out, g, rows, width, block, ones, numbers, products, centers, factors, sums, weight_sums,
         bias_sums, group, apart, matmul, matmul_data, first, second, third, outer, lines, length, one, strides[9];
@@ -181,13 +183,27 @@ struct share {
     struct product product;
 };
 
+/* Work in shares: the address of what describes the first one to the first thread, bytes to the next share and to
+ * the next thread, the size of an element, and a `work` of those above. */
+struct work_of {
+    int64_t fields, share, thread, size, work;
+};
+
 /* Shared work, which threads may read at any time.
  *
  * open: how many shares nobody has taken yet, and, from bit 32 on, how many threads may take some. left: how many
- * are not done yet; in another line of the cache. fields, share, thread: address of what describes the first share
- * to the first thread, and bytes to the next of each. looks: for how long a thread looks for more work. */
+ * are not done yet; in another line of the cache. looks: for how long a thread looks for more work. awake: threads
+ * that look for some. busy: whether there is some. asked: what `LEAD` opens. */
 struct job {
-    int64_t open, unused[7], left, unused_too[7], fields, share, thread, size, looks;
+    int64_t open, unused[7], left, unused_too[7];
+    struct work_of now;
+    int64_t looks, awake, busy;
+    struct work_of asked;
+};
+
+/* Some elements of an instruction, in a step of a turn. */
+struct piece {
+    int64_t one, start, count, step;
 };
 
 /* -- helpers ------------------------------------------------------------------------------------------------ */

@@ -118,28 +118,62 @@ static void norm_gradient(struct norm *call) {
     }
 }
 
-static void write_channel_products(const float *x, const float *g, const float *center, float *out, int64_t rows,
-                                   int64_t width) {
-    for (int64_t i = 0; i < rows; i++, x += width, g += width, out += width) {
-        const float c = center[i];
-        INDEPENDENT
-        for (int64_t j = 0; j < width; j++)
-            out[j] = (x[j] - c) * g[j];
-    }
+enum { SUMS = 16, VECTORS = SUMS / lanes_float }; /* sums of a row, each of every sixteenth element */
+
+/* Add sums in an order that is the same for all instructions. */
+static inline float added_up(vector_float sums[VECTORS]) {
+    float each[lanes_float];
+    for (int n = VECTORS / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; k++)
+            sums[k] += sums[k + n];
+    store_float(each, sums[0]);
+    for (int n = lanes_float / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; k++)
+            each[k] += each[k + n];
+    return each[0];
 }
 
-static void sums_of_products(struct norm *call) {
+static inline float sum_of_row(const float *x, int64_t width) {
+    vector_float sums[VECTORS] = {0};
+    float rest = 0;
+    int64_t j = 0;
+    for (; j + SUMS <= width; j += SUMS)
+        for (int k = 0; k < VECTORS; k++)
+            sums[k] += load_float(x + j + k * lanes_float);
+    for (; j < width; j++)
+        rest += x[j];
+    return added_up(sums) + rest;
+}
+
+/* Return the sum of the products of a centered row and another, or of its squares. */
+static inline float product_of_rows(const float *x, const float *g, float center, int64_t width) {
+    vector_float sums[VECTORS] = {0};
+    float rest = 0;
+    int64_t j = 0;
+    for (; j + SUMS <= width; j += SUMS)
+        for (int k = 0; k < VECTORS; k++) {
+            const vector_float centered = load_float(x + j + k * lanes_float) - center;
+            sums[k] += centered * (g ? load_float(g + j + k * lanes_float) : centered);
+        }
+    for (; j < width; j++)
+        rest += (x[j] - center) * (g ? g[j] : x[j] - center);
+    return added_up(sums) + rest;
+}
+
+/* Write the sum of each row and that of squares of its deviations from its mean; of a gradient's rows the sum, and
+ * that of products with centered rows. */
+static void sums_of_rows(const struct norm *call) {
     const int64_t width = call->width;
-    float *products = at(call->products);
-    for (int64_t first = 0; first < call->rows; first += call->block) {
-        const int64_t rows = least(call->block, call->rows - first);
-        const float *x = (const float *)at(call->x) + first * width;
-        const float *center = (const float *)at(call->centers) + first;
-        if (call->g)
-            write_channel_products(x, (const float *)at(call->g) + first * width, center, products, rows, width);
-        else
-            write_squares(x, center, products, rows, width);
-        multiply(call, products, call->ones, (float *)at(call->sums) + first, rows);
+    const float *x = at(call->x), *g = at(call->g), *centers = at(call->centers);
+    float *sums = at(call->bias_sums), *products = at(call->weight_sums);
+    for (int64_t i = 0; i < call->rows; i++, x += width) {
+        if (g) {
+            sums[i] = sum_of_row(g + i * width, width);
+            products[i] = product_of_rows(x, g + i * width, centers[i], width);
+        } else {
+            sums[i] = sum_of_row(x, width);
+            products[i] = product_of_rows(x, 0, sums[i] / (float)width, width);
+        }
     }
 }
 

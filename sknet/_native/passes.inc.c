@@ -28,7 +28,7 @@ static int64_t pass_of_float(int64_t place, int64_t work) {
     case PUT_LARGEST: put_largest_float(at(place)); break;
     case NORM: norm(at(place)); break;
     case NORM_GRADIENT: norm_gradient(at(place)); break;
-    case SUMS_OF_PRODUCTS: sums_of_products(at(place)); break;
+    case SUMS_OF_ROWS: sums_of_rows(at(place)); break;
     case SCALED_ROWS: scaled_rows(at(place)); break;
     default: return 1;
     }
@@ -41,6 +41,7 @@ static int64_t pass(int64_t place, int64_t size, int64_t work) {
     case BY_TILES: by_tiles(place, size); return 0;
     case SERVE: serve(at(place), size); return 0;
     case LEAD: return lead(at(place), size);
+    case PIECE: carry_piece(at(place)); return 0;
     default: return size == 4 ? pass_of_float(place, work) : pass_of_double(place, work);
     }
 }

@@ -114,8 +114,8 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case LOOP: call_loops(one); return 1;
     case BLAS: call_blas(one[1], one + 2); return 1;
     case SPREAD: one[1] == 4 ? spread_float(one) : spread_double(one); return 1;
-    case COPY: copy(one, step); return 1;
-    case CONVERT: convert(one, step); return 1;
+    case COPY:
+    case CONVERT: move_part(one, step, 0, one[10]); return 1;
     case MASK: mask(one); return 1;
     case REPLACE: replace(one); return 1;
     case FILL: fill(one); return 1;
@@ -130,8 +130,8 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case NOTHING: return 1;
     case ADD_ROW_RELU: add_row_relu(one); return 1;
     case MASK_POSITIVE: mask_positive(one); return 1;
-    case UNIFORM: draw(at(one[2]), one[3], one[4], one[5], one[6], *(const int64_t *)at(one[7])); return 1;
-    case CHAIN: chain(one); return 1;
+    case UNIFORM: draw(one, 0, one[3]); return 1;
+    case CHAIN: chain(one, 0, one[2]); return 1;
     case MOMENTS:
     case SQUARES:
     case QUOTIENTS: update_part(one, 0, one[2]); return 1;
@@ -147,7 +147,7 @@ static int64_t turned(const struct turn *turn) {
     for (int64_t step = 0; step < turn->count; step++)
         for (int64_t i = 0; i < turn->length; i++) {
             const int64_t *one = program + i * WIDTH;
-            if (!carry_out(one, step, turn->counter))
+            if (!(turn->job && in_pieces(turn, one, step)) && !carry_out(one, step, turn->counter))
                 return step;
             i += one[0] == CHAIN ? one[1] : 0;
         }

@@ -66,16 +66,18 @@ def matrices(*arrays: Any) -> list[Any]:
 # -- batch norms in few passes ----------------------------------------------------------------
 #
 # An image's channel is a row, and all that differs between channels is a number for each row: centers,
-# factors and summands. Sums are products with a vector, as those of layer norms.
+# factors and summands. Native code adds the elements of a row in the same order, so it leaves the same bits.
+# The squares of a row are of deviations from its own mean, so that both are made while it is in the cache.
 #
 # The statistics of a batch are an operand of the norm of their own, so that they are computed once. The
 # norm's rules know that they are those of x: its gradient in x is the whole one.
 
 Arrays = list[tuple[Shape, np.dtype[Any]]]
 
-BATCH_LEAST = 1 << 14  # elements of a sample; for fewer, native steps compute single operations as fast
+BATCH_LEAST = 3 << 10  # elements of a sample; for fewer, native steps compute single operations as fast
 SHORTEST = 16  # elements of a row
 BATCH_CHUNK = 16  # blocks at a time, for NumPy
+SUMS = 16  # of a row at a time, in vectors of native code
 
 
 def can_fuse_batch_norm(x: Tensor, weight: Any, bias: Any) -> bool:
@@ -126,7 +128,7 @@ def _room(x: Any, numbers: int) -> Arrays:
 
 
 def _room_of_moments(x: Any) -> Arrays:
-    return _room(x, 2)
+    return _room(x, 3)
 
 
 def _room_of_norm(x: Any, *_: Any, eps: float) -> Arrays:
@@ -134,7 +136,7 @@ def _room_of_norm(x: Any, *_: Any, eps: float) -> Arrays:
 
 
 def _room_of_gradient(g: Any, x: Any, *_: Any, eps: float) -> Arrays:
-    return _room(x, 5)
+    return _room(x, 6)
 
 
 def _row_parts(x: Any) -> list[slice]:
@@ -153,17 +155,34 @@ def _of_channels(xp: Namespace, sums: Any, axes: Shape) -> Any:
     return xp.sum(sums.reshape(axes), axis=(0, 2))
 
 
-def _sums_of_products(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, sums: Any) -> None:
-    """Write sums over rows of the products of centered elements and others, or of their squares."""
+def _row_sums(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, sums: Any, products: Any) -> None:
+    """Write sums of rows, and of squares of their deviations from their means.
+
+    With a gradient g: sums of its rows, and of their products with centered ones.
+    """
     native = xp.native_passes()
-    if native is not None and native.sums_of_products(x, g, centers, block_of(x.shape[1]), room, sums):
+    if native is not None and native.sums_of_rows(x, g, centers, sums, products):
         return
-    ones = xp.ones((x.shape[1], 1), dtype=x.dtype)
     for rows in _row_parts(x):
-        products = room[: len(x[rows])]
-        xp.subtract(x[rows], centers[rows, np.newaxis], out=products)
-        products *= products if g is None else g[rows]
-        row_products(xp, products, ones, sums[rows])
+        given, found = x[rows] if g is None else g[rows], room[: len(x[rows])]
+        _add_up(xp, given, sums[rows])
+        xp.subtract(
+            x[rows], (sums[rows] / x.shape[1] if g is None else centers[rows])[:, np.newaxis], out=found
+        )
+        found *= found if g is None else given
+        _add_up(xp, found, products[rows])
+
+
+def _add_up(xp: Namespace, x: Any, out: Any) -> None:
+    """Write the sum of each row: of `SUMS` sums of every sixteenth element, and of the rest."""
+    rows, width = x.shape
+    end = width - width % SUMS
+    sums, rest = xp.sum(x[:, :end].reshape(rows, -1, SUMS), axis=1), xp.zeros(rows, dtype=x.dtype)
+    for n in (SUMS // 2, SUMS // 4, SUMS // 8, SUMS // 16):
+        sums = sums[:, :n] + sums[:, n:]
+    for column in range(end, width):
+        rest += x[:, column]
+    xp.add(sums[:, 0], rest, out=out)
 
 
 # -- the maps ---------------------------------------------------------------------------------
@@ -172,18 +191,22 @@ def _sums_of_products(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, su
 def _moments_forward(xp: Namespace, x: Any, *, out: Any = None, scratch: Any = None) -> Any:
     """Return mean and variance of each channel."""
     check_floating("channel_moments", x)
-    room, numbers = buffers_of(xp, _room_of_moments(x)) if scratch is None else scratch
-    sums, centers = numbers[0], numbers[1]
+    room, (sums, squares, centers) = buffers_of(xp, _room_of_moments(x)) if scratch is None else scratch
     if out is None:
         out = xp.empty((2, x.shape[1]), dtype=x.dtype)
     if not x.size:
         out.fill(math.nan)
         return out
     axes, rows, count = _by_row(x), _matrix(x), x.size // x.shape[1]
-    row_products(xp, rows, xp.ones((rows.shape[1], 1), dtype=x.dtype), sums)
+    width = rows.shape[1]
+    _row_sums(xp, rows, None, None, room, sums, squares)
     xp.divide(_of_channels(xp, sums, axes), count, out=out[0])
-    _sums_of_products(xp, rows, None, _spread(out[0], axes, centers), room, sums)
-    xp.divide(_of_channels(xp, sums, axes), count, out=out[1])
+    sums /= width
+    sums -= _spread(out[0], axes, centers)
+    sums *= sums
+    sums *= width  # deviations of the rows' means from those of channels are in every element besides
+    squares += sums
+    xp.divide(_of_channels(xp, squares, axes), count, out=out[1])
     return out
 
 
@@ -230,13 +253,12 @@ def _batch_gradient_forward(
         out.fill(0)
         return out
     room, axes, count = rooms[0], _by_row(x), size // channels
-    sums, *numbers = (rooms[1][i] for i in range(5))
+    sums, products, *numbers = (rooms[1][i] for i in range(6))
     x, g = _matrix(x), _matrix(g)
-    row_products(xp, g, xp.ones((g.shape[1], 1), dtype=g.dtype), sums)
+    _row_sums(xp, x, g, _spread(m[0], axes, numbers[0]), room, sums, products)
     db[...] = _of_channels(xp, sums, axes)
-    _sums_of_products(xp, x, g, _spread(m[0], axes, numbers[0]), room, sums)
     inverse = _inverse(xp, m, eps)
-    xp.multiply(_of_channels(xp, sums, axes), inverse, out=dw)
+    xp.multiply(_of_channels(xp, products, axes), inverse, out=dw)
     factor = w * inverse
     for v, number in zip((factor, db / count, factor * inverse * (dw / count)), numbers[1:], strict=True):
         _spread(v, axes, number)

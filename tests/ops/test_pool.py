@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from sknet import Tensor, config_context, ops
 from sknet.core import gradients
@@ -50,6 +51,19 @@ def test_native_code_leaves_the_same_bits(size, where, dtype):
             found.append([pooled.numpy(), *gradients(pooled, [leaf], given), turned.numpy()])
     for one, other in zip(*found, strict=True):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def test_shares_of_images_are_those_of_numpy():
+    """Enough images for threads to share, and not a multiple of the shares."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (59, 7, 28, 26)).astype("float32")
+    g, found = rng.normal(size=(59, 7, 14, 13)).astype("float32"), []
+    for native, count in (("never", 1), ("always", 1), ("always", 2), ("always", 4)):
+        with config_context(native=native), threadpool_limits(count, "blas"):
+            leaf = Tensor(x, requires_grad=True)
+            pooled = ops.max_pool2d(leaf, 2)
+            found.append([pooled.numpy().tobytes(), gradients(pooled, [leaf], g)[0].numpy().tobytes()])
+    assert all(each == found[0] for each in found)
 
 
 def test_padding_is_never_the_largest():

@@ -307,7 +307,7 @@ def contracted_body(size: int) -> int | None:
             rounded, found = y.size // body * body if body else 0, given.copy()
             fields = size, y.size, rounded, *map(address_of, (one, found, factor, x))
             program = np.array([_row(Kind.MOMENTS, *fields)], np.int64)
-            turn = np.array([address_of(program), 1, 1, 0], np.int64)
+            turn = np.array([address_of(program), 1, 1, 0, 0, 0], np.int64)
             needed().steps(address_of(turn), 1)
             if found.tobytes() != y.tobytes():
                 break

@@ -98,7 +98,7 @@ def _address_in(function: Any) -> int | None:
 # -- instructions: a function of the runner and its arguments, mostly addresses ---------------------
 
 WIDTH = 32  # integers per instruction
-TURN = 4  # integers per turn: instructions and their number, steps, and the first
+TURN = 6  # integers per turn: instructions and their number, steps, the first, and threads that help
 MEANING = 31  # field of a loop that only `_fusion` reads: see `Meaning`
 OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
@@ -157,7 +157,7 @@ class Tape:
 Work = IntEnum(
     "Work",
     "CONVOLVED WEIGHT ERFC LSTM_FORWARD LSTM_BACKWARD NORM NORM_GRADIENT LSTM_STEPS BY_TILES "
-    "SUMS_OF_PRODUCTS SCALED_ROWS SERVE LEAD LSTM_BACK_STEPS LARGEST PUT_LARGEST",
+    "SUMS_OF_ROWS SCALED_ROWS SERVE LEAD LSTM_BACK_STEPS LARGEST PUT_LARGEST PIECE",
     start=0,
 )
 
@@ -189,15 +189,15 @@ class Product(IntEnum):
 
 
 class Job(IntEnum):
-    """Work that threads share."""
+    """Work that threads share; ASKED is where what Python asks for begins."""
 
     OPEN = 0
     LEFT = 8
-    FIELDS = 16
-    SHARE = 17
-    THREAD = 18
-    SIZE = 19
-    LOOKS = 20
+    NOW = 16
+    LOOKS = 21
+    AWAKE = 22
+    BUSY = 23
+    ASKED = 24
 
 
 # -- rows of tables: arguments are the address of a number for each `Field`, how many rows, the addresses of

@@ -127,6 +127,41 @@ class NativeGates:
         return True
 
 
+# Works on channels, and fields of norms: those with arrays, and those with a number for each row.
+OF_CHANNELS = (Work.SUMS_OF_ROWS, Work.SCALED_ROWS)
+N_ROWS, OF_ELEMENTS, OF_ROWS = 5, (0, 3, 4), (1, 2, 11, 12, 14, 15)
+LEAST, MOST = 1 << 17, 8  # elements of a share, and shares
+
+
+def _do_in_shares(
+    steps: Callable[[int, int, int], int],
+    work: int,
+    fields: Any,
+    size: int,
+    length: tuple[int, int],
+    moves: Any,
+) -> None:
+    """Do a work on rows, in shares of these if it has many elements.
+
+    `length` is the field with the number of rows and the number of all elements; `moves` are fields with
+    addresses, and bytes from one row to the next in each.
+    """
+    field, n_elements = length
+    rows = int(fields[field])
+    n_shares = min(MOST, n_elements // LEAST, rows)
+    if n_shares < 2:
+        steps(address_of(fields), size, work)
+        return
+    starts = np.arange(n_shares + 1) * rows // n_shares
+    shares = np.tile(fields, (n_shares, 1))
+    for place, step in moves:
+        if fields[place]:
+            shares[:, place] += starts[:-1] * step
+    shares[:, field] = np.diff(starts)
+    each = np.broadcast_to(shares[:, np.newaxis], (n_shares, n_shares, len(fields)))
+    share_out(steps, each, size, work)
+
+
 class NativeNorms:
     """Native passes of layer norms and batch norms."""
 
@@ -143,11 +178,13 @@ class NativeNorms:
         apart = block * g.strides[0] if len(g) == len(x) else 0
         return self._normalized(Work.NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
-    def sums_of_products(self, x: Any, g: Any, centers: Any, block: int, room: Any, sums: Any) -> bool:
-        """Write sums over rows of the products of centered elements and others, or of their squares."""
-        ones = np.ones(x.shape[1], x.dtype)
-        arrays = [x, None, None, None, g], [ones, None, room, centers, None, sums]
-        return self._over_rows(Work.SUMS_OF_PRODUCTS, *arrays, block)
+    def sums_of_rows(self, x: Any, g: Any, centers: Any, sums: Any, products: Any) -> bool:
+        """Write sums of rows, and of squares of their deviations from their means.
+
+        With a gradient g: sums of its rows, and of their products with centered ones.
+        """
+        rest = [None, None, None, centers, None, None, products, sums]
+        return self._over_rows(Work.SUMS_OF_ROWS, [x, None, None, None, g], rest, len(x))
 
     def scaled_rows(self, x: Any, g: Any, numbers: Any, out: Any) -> bool:
         """Write rows centered, scaled and shifted, or the gradient of a norm."""
@@ -184,7 +221,11 @@ class NativeNorms:
             ],
             np.int64,
         )
-        self._pass(address_of(fields), size, work)
+        if work in OF_CHANNELS:
+            moves = [*[(i, width * size) for i in OF_ELEMENTS], *[(i, size) for i in OF_ROWS]]
+            _do_in_shares(self._pass, work, fields, size, (N_ROWS, x.size), moves)
+        else:
+            self._pass(address_of(fields), size, work)
         return True
 
 
@@ -283,7 +324,9 @@ class NativePools:
         samples, channels, *size = x.shape
         where = samples * channels, *size, *windows.kernel, *windows.stride, *windows.grid, windows.tile
         fields = np.array([*map(address_of, arrays), *where], np.int64)
-        return not self._pass(address_of(fields), x.itemsize, work)
+        moves = [(i, a.strides[1]) for i, a in enumerate(arrays) if a is not None]
+        _do_in_shares(self._pass, work, fields, x.itemsize, (len(arrays), x.size), moves)
+        return True
 
 
 SIZE = 4  # bytes of an element of erfc

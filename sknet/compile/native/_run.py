@@ -12,6 +12,7 @@ from sknet.compile._calls import Call
 from sknet.compile.native._fusion import joined
 from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, copy, is_plain
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
+from sknet.compile.native._threads import job_of_threads
 from sknet.exceptions import CaptureError
 
 
@@ -207,7 +208,7 @@ class NativeRun:
             self._orders = orders, address, other
         self._point(program, self._orders[1] + 8 * start, self._orders[2] + 8 * start)
         self._give_outputs(program, None if outputs is None else address_of(outputs))
-        self._turn[0, 2:] = count, counter
+        self._turn[0] = self._turn_of(address_of(program), count, counter)
         done = self._steps(self._place, 1)
         self.check()
         return done
@@ -231,7 +232,8 @@ class NativeRun:
             program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
 
     def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
-        return program, len(self._program), steps, counter
+        helpers = job_of_threads() if self.hosted else (0, 0)  # which only such calls wake
+        return program, len(self._program), steps, counter, *helpers
 
     # -- in turn with other runs --------------------------------------------------------------
 
@@ -324,7 +326,8 @@ class NativeStep:
         self._tape, self._program = tape, tape.finished()
         start, n_calls = address_of(self._program), calls.stop - calls.start
         first = start + calls.start * self._program.strides[0]
-        self._turns = np.array([[first, n_calls, 1, 0], [start, len(self._program), 1, 0]], np.int64)
+        self._turns = np.zeros((2, TURN), np.int64)
+        self._turns[:, :3] = (first, n_calls, 1), (start, len(self._program), 1)
         self._place, self._place_of_all = address_of(self._turns), address_of(self._turns[1])
         self._holds = nbytes < LONG
         self._table = table

@@ -18,7 +18,7 @@ import numpy as np
 from sknet._parallel import blas_threads, current_core, free_threads
 from sknet.compile.native._instructions import Job, Work, address_of
 
-LENGTH = 24  # of a job
+LENGTH = 32  # of a job
 MANY, FEW = 10000, 100  # looks for more work before a thread rests: about 250 and 3 us
 QUIET = 16  # works for which threads look but a few times, after one of them was late
 NAP = 5e-5  # seconds between looks at another thread that is late with its share
@@ -117,32 +117,45 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
-def share_out(steps: Steps, fields: Any, size: int) -> None:
-    """Compute shares of a work, in as many threads as BLAS would use, with one thread of BLAS each."""
+def job_of_threads() -> tuple[int, int]:
+    """Return the address of the job that threads share, and how many may take shares; zeros for none."""
+    count = free_threads()
+    return (address_of(_crew.job), count) if count > 1 else (0, 0)
+
+
+def share_out(steps: Steps, fields: Any, size: int, work: int = Work.BY_TILES) -> None:
+    """Do shares of a work, in as many threads as BLAS would use, with one thread of BLAS each.
+
+    `fields` has what describes a share, for each share and thread. If the threads have other work, such as
+    long instructions of a step, this one does all shares.
+    """
     (n_shares, n_rooms, _), crew = fields.shape, _crew
     n_threads = min(free_threads(), n_shares, n_rooms)
     with blas_threads(1):
-        if n_threads < 2 or not crew.busy.acquire(blocking=False):
-            for share in fields:
-                steps(address_of(share), size, Work.BY_TILES)
-            return
-        try:
-            _lead(crew, steps, fields, size, n_threads)
-        finally:
-            crew.busy.release()
+        if n_threads > 1 and crew.busy.acquire(blocking=False):
+            try:
+                if _lead(crew, steps, (fields, size, work), n_threads):
+                    return
+            finally:
+                crew.busy.release()
+        for share in fields:
+            steps(address_of(share), size, work)
 
 
-def _lead(crew: _Crew, steps: Steps, fields: Any, size: int, n_threads: int) -> None:
-    job = crew.job
-    job[Job.FIELDS : Job.LOOKS] = address_of(fields), *fields.strides[:2], size
+def _lead(crew: _Crew, steps: Steps, asked: tuple[Any, int, int], n_threads: int) -> bool:
+    """Do shares together with other threads; return False, with nothing done, if these have other work."""
+    fields, size, work = asked
+    crew.job[Job.ASKED : Job.ASKED + 5] = address_of(fields), *fields.strides[:2], size, work
     crew.call(steps, n_threads - 1)
-    place, left = address_of(job), 1
+    place, left = address_of(crew.job), 1
     try:
         left = steps(place, len(fields) | n_threads << 32, Work.LEAD)
     finally:
-        if left:
+        if left > 0:
             _wait(steps, place)
-    crew.note(bool(left))
+    if left >= 0:
+        crew.note(bool(left))
+    return left >= 0
 
 
 def _wait(steps: Steps, place: int) -> None:

@@ -38,7 +38,7 @@ def instructions(calls):
 
 def carry_out(tape):
     program = tape.finished()
-    turn = np.array([program.ctypes.data, len(program), 1, 0])
+    turn = np.array([program.ctypes.data, len(program), 1, 0, 0, 0])
     assert core.steps(turn.ctypes.data, 1) == 1
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,19 +16,27 @@ from threadpoolctl import threadpool_limits
 from sknet import config_context, no_grad, ops
 from sknet._native import needed
 from sknet._parallel import free_threads, libraries
+from sknet.compile._calls import Call
 from sknet.compile.native import _threads
-from sknet.compile.native._instructions import Job, Work
+from sknet.compile.native._fusion import joined
+from sknet.compile.native._instructions import Job, Tape, Work
+from sknet.compile.native._rules import translated
 from sknet.compile.native._threads import share_out
+from sknet.compile.numpy import fill_uniform
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 32, 14, 14), dtype=np.float32)
 W = RNG.standard_normal((64, 32, 3, 3), dtype=np.float32)
+OTHERS = set()  # threads that were there before a test
 
 
 @pytest.fixture(autouse=True)
-def two_threads():
+def two_threads(monkeypatch):
+    """Begin without any helpers, as a process does; those of other tests sleep."""
+    monkeypatch.setattr(_threads, "_crew", _threads._Crew())
+    OTHERS.update(threading.enumerate())
     with threadpool_limits(2, "blas"), config_context(native="always"):
         if free_threads() != 2:
             pytest.skip("BLAS has one thread here")
@@ -40,7 +49,7 @@ def convolved(x=X):
 
 
 def helpers():
-    return [thread for thread in threading.enumerate() if thread.name == "sknet helper"]
+    return [each for each in threading.enumerate() if each.name == "sknet helper" and each not in OTHERS]
 
 
 def test_one_thread_helps_however_often_it_is_called():
@@ -234,3 +243,73 @@ def test_shares_are_done_by_one_thread_while_helpers_are_busy():
         )
     assert [(size, work) for _, size, work in done] == [(4, Work.BY_TILES)] * 3
     assert np.diff([place for place, *_ in done]).tolist() == [80, 80]
+
+
+# -- long instructions -----------------------------------------------------------------------------------
+
+
+def long_instructions(n):
+    """Return a program of instructions that threads share, its operands, and their results by NumPy."""
+    x, g = np.random.default_rng(1).standard_normal((2, n)).astype(np.float32)
+    flags, drawn = np.zeros(n, bool), np.zeros(n, np.float32)
+    outs = [np.zeros(n, np.float32) for _ in range(4)]
+    words = g.view(np.int32), flags, outs[3].view(np.int32)
+    calls = [
+        Call(np.exp, (x, outs[0])),
+        Call(np.greater, (x, np.zeros((), np.float32), flags)),
+        Call(np.copyto, (outs[1], flags)),
+        Call(np.add, (x, g, outs[2])),
+        Call(np.multiply, (outs[2], x, outs[2])),
+        Call(np.multiply, words),
+        Call(partial(fill_uniform, (3, 4), 5, (n,)), (np.array(6), drawn)),
+    ]
+    tape = Tape()
+    assert all(translated(tape, call) for call in calls)
+    tape.rows = joined(tape.rows)
+    for call in calls:
+        call.run()
+    results = [*outs, flags, drawn]
+    expected = [out.copy() for out in results]
+    for out in results:
+        out.fill(0)
+    return tape, results, expected
+
+
+@pytest.mark.parametrize("n", [1 << 15, (1 << 17) + 1, 200_003])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_threads_that_are_awake_share_long_instructions(n, count):
+    tape, results, expected = long_instructions(n)
+    program, crew = tape.finished(), _threads._Crew()
+    crew.job[Job.LOOKS] = 1 << 22
+    crew.call(needed().passes, count - 1)
+    deadline = time.monotonic() + 20
+    while crew.job[Job.AWAKE] < count - 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    turn = np.array([program.ctypes.data, len(program), 1, 0, crew.job.ctypes.data, count])
+    try:
+        assert needed().steps(turn.ctypes.data, 1) == 1
+    finally:
+        crew.job[Job.LOOKS] = 0
+    for out, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(out, wanted)
+    assert crew.job[[Job.LEFT, Job.BUSY]].tolist() == [0, 0]
+
+
+def test_a_thread_does_instructions_alone_while_others_are_busy():
+    tape, results, expected = long_instructions(200_003)
+    program, crew = tape.finished(), _threads._Crew()
+    crew.job[[Job.AWAKE, Job.BUSY]] = 1
+    turn = np.array([program.ctypes.data, len(program), 1, 0, crew.job.ctypes.data, 2])
+    assert needed().steps(turn.ctypes.data, 1) == 1
+    for out, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(out, wanted)
+
+
+def test_shares_are_done_by_one_thread_while_a_step_has_the_others():
+    expected = convolved()
+    _threads._crew.job[Job.BUSY] = 1  # as during a long instruction of another fit
+    try:
+        np.testing.assert_array_equal(convolved(), expected)
+        assert not _threads._crew.busy.locked()
+    finally:
+        _threads._crew.job[Job.BUSY] = 0

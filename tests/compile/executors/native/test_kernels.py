@@ -55,7 +55,7 @@ def carried_out(kind, *fields):
     tape = Tape()
     tape.add(kind, *[tape.address(x) if isinstance(x, np.ndarray) else x for x in fields])
     program = tape.finished()
-    turn = np.array([program.ctypes.data, 1, 1, 0])
+    turn = np.array([program.ctypes.data, 1, 1, 0, 0, 0])
     return needed().steps(turn.ctypes.data, 1) == 1
 
 
@@ -440,7 +440,7 @@ def native_product(codes, given, blocks, transposed):
     for slot, array in zip(compiled.slots, (codes, given), strict=True):
         slot[...] = array
     program = tape.finished()
-    turn = np.array([[program.ctypes.data, len(program), 1, 0]], np.int64)
+    turn = np.array([[program.ctypes.data, len(program), 1, 0, 0, 0]], np.int64)
     done = core.steps(turn.ctypes.data, 1)
     return np.array(compiled.result), done
 

@@ -34,7 +34,7 @@ PAIRS = [
 def carried_out(tape):
     """Execute the instructions of a tape once; return how often they succeeded."""
     program = tape.finished()
-    turn = np.array([program.ctypes.data, len(program), 1, 0])
+    turn = np.array([program.ctypes.data, len(program), 1, 0, 0, 0])
     return needed().steps(turn.ctypes.data, 1)
 
 
