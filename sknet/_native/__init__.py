@@ -5,6 +5,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
+LAYOUT = 2  # of what native code is told, as in native.h; a build that knows another would misread it
+OLD = "the compiled extension is of another version of the source, from which it must be built again"
+
 
 class Core(Protocol):
     """The functions of the extension, which are given addresses and integers, and check nothing."""
@@ -65,4 +68,4 @@ def _loaded() -> ModuleType | ImportError:
         from sknet._native import _core
     except ImportError as error:
         return error
-    return _core
+    return _core if getattr(_core, "layout", 1) == LAYOUT else ImportError(OLD)

@@ -126,8 +126,8 @@ static int in_pieces(const struct turn *turn, const int64_t *one, int64_t step) 
     int64_t count = 0;
     for (int64_t start = 0; start < n; start += each)
         pieces[count++] = (struct piece){(int64_t)(intptr_t)one, start, least(each, n - start), step};
-    const struct work_of asked = {(int64_t)(intptr_t)pieces, sizeof *pieces, 0, 0, PIECE};
-    if (!lead_all(job, NATIVE, &asked, count | turn->threads << 32))
+    const int64_t asked[5] = {(int64_t)(intptr_t)pieces, sizeof *pieces, 0, 0, PIECE}; /* a `work_of` */
+    if (!lead_all(job, NATIVE, asked, count | turn->threads << 32))
         return 0;
     while (!is_over(job, LOOKS))
         give_way();

@@ -164,7 +164,8 @@ static PyMethodDef methods[] = {
 };
 
 static int choose(PyObject *module) {
-    (void)module;
+    if (PyModule_AddIntConstant(module, "layout", LAYOUT) < 0)
+        return -1;
     for (int i = 0; i < N_LEVELS; i++)
         if ((kernels = level(levels[i])) != NULL)
             return 0;

@@ -14,7 +14,7 @@ static void by_tiles(int64_t place, int64_t size) {
 }
 
 static int take_shares(struct job *job, int64_t thread) {
-    const struct work_of *now = &job->now;
+    const struct work_of *now = (const struct work_of *)job->now;
     int taken = 0;
     for (;;) {
         const int64_t found = read_now(&job->open), count = found & 0xFFFFFFFF, threads = found >> 32;
@@ -42,14 +42,11 @@ static void serve(struct job *job, int64_t thread) {
 }
 
 /* Open shares to all threads, and take some; return 0 if the threads have other work. */
-static int lead_all(struct job *job, enum owner owner, const struct work_of *asked, int64_t opened) {
+static int lead_all(struct job *job, enum owner owner, const int64_t asked[5], int64_t opened) {
     if (!replaced_now(&job->busy, NOBODY, owner))
         return 0;
-    write_now(&job->now.fields, asked->fields);
-    write_now(&job->now.share, asked->share);
-    write_now(&job->now.thread, asked->thread);
-    write_now(&job->now.size, asked->size);
-    write_now(&job->now.work, asked->work);
+    for (int i = 0; i < 5; i++)
+        write_now(job->now + i, asked[i]);
     write_now(&job->left, opened & 0xFFFFFFFF);
     write_now(&job->open, opened);
     take_shares(job, 0);
@@ -70,7 +67,7 @@ static int is_over(struct job *job, int64_t looks) {
 
 /* Open what Python asks for, or look at what is left; return whether any share is not done yet, -1 if none is open. */
 static int64_t lead(struct job *job, int64_t opened) {
-    if (opened && !lead_all(job, PYTHON, &job->asked, opened))
+    if (opened && !lead_all(job, PYTHON, job->asked, opened))
         return -1;
     return read_now(&job->busy) == PYTHON && !is_over(job, opened ? LOOKS : 1);
 }

@@ -48,7 +48,7 @@ extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { WIDTH = 32 }; /* numbers of an instruction */
+enum { LAYOUT = 2, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
@@ -193,12 +193,9 @@ struct work_of {
  *
  * open: how many shares nobody has taken yet, and, from bit 32 on, how many threads may take some. left: how many
  * are not done yet; in another line of the cache. looks: for how long a thread looks for more work. awake: threads
- * that look for some. busy: whether there is some. asked: what `LEAD` opens. */
+ * that look for some. busy: whether there is some. now, asked: a `work_of` that is open, and what `LEAD` opens. */
 struct job {
-    int64_t open, unused[7], left, unused_too[7];
-    struct work_of now;
-    int64_t looks, awake, busy;
-    struct work_of asked;
+    int64_t open, unused[7], left, unused_too[7], now[5], looks, awake, busy, asked[5];
 };
 
 /* Some elements of an instruction, in a step of a turn. */

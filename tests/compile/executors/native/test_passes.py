@@ -1,9 +1,12 @@
 """Python and C say the same of instructions and of what passes are told."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
+from sknet._native import LAYOUT, OLD
 from sknet.compile.native import Codes, Field
 from sknet.compile.native._instructions import CONVERTED, TURN, WIDTH, Job, Kind, Product, Spread, Tile, Work
 from sknet.compile.native._passes import FIELDS
@@ -52,7 +55,23 @@ def test_fields_are_those_of_the_source(name, enum):
 def test_lengths_are_those_of_the_source():
     assert fields("gates")[1] == FIELDS
     assert fields("turn")[1] == TURN
-    assert re.findall(r"WIDTH = (\d+)", HEADER) == [str(WIDTH)]
+    assert re.findall(r"\bWIDTH = (\d+)", HEADER) == [str(WIDTH)]
+    assert re.findall(r"\bLAYOUT = (\d+)", HEADER) == [str(LAYOUT)]
+
+
+STALE = """
+from sknet import _native
+from sknet._native import _core
+
+_core.layout -= 1
+print(_native.core(), _native.reason())
+"""
+
+
+def test_an_extension_of_another_version_is_not_used():
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
+    ran = subprocess.run([sys.executable, "-c", STALE], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout == f"None {OLD}\n"
 
 
 def test_conversions_are_in_the_order_of_the_source():
