@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,31 +249,36 @@ def _outputs_only_forward(
     net = Divided.of(xp, x, w, lengths, cell)
     scratch = _buffers_of(xp, scratch, net.scratch(w.dtype))
     if out is None:
-        out = xp.empty(_outputs_only_shape(x, w_ih, w, b, state, lengths, cell, reverse)[0], dtype=w.dtype)
+        out = xp.empty(_outputs_shape(x, w_ih, w, cell=cell, reverse=reverse)[0], dtype=w.dtype)
     net.forward(xp, x, w_ih, w, (b, state, lengths), reverse, [out], scratch)
     return out
 
 
-def _outputs_only_shape(
-    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, cell: str, reverse: bool
+def _outputs_shape(
+    x: Any, w_ih: Any, w: Any, *_: Any, cell: str, reverse: bool
 ) -> tuple[Shape, np.dtype[Any]]:
     check_floating("recurrence_outputs", x)
     return (x.shape[0], x.shape[1] + CELLS[cell].states - 1, w.shape[0]), w.dtype
 
 
-def _outputs_only_scratch(
-    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool
-) -> Arrays:
-    """Plans for devices have memory of their own for it."""
-    return Divided.of(backend("cpu").xp, x, w, lengths, cell).scratch(w.dtype)
+def _forward_scratch(
+    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool,
+    kept: bool = False,
+) -> Arrays:  # fmt: skip
+    return Divided.of(_host(), x, w, lengths, cell).scratch(w.dtype, kept)
+
+
+def _host() -> Namespace:
+    """Plans for devices have memory of their own for temporary arrays."""
+    return backend("cpu").xp
 
 
 _outputs_only = Primitive("recurrence_outputs").define(
     forward=_outputs_only_forward,
-    shape=_outputs_only_shape,
+    shape=_outputs_shape,
     params=RECURS,
     vjp=None,
-    scratch=_outputs_only_scratch,
+    scratch=_forward_scratch,
 )
 
 
@@ -298,11 +304,6 @@ def _of(xp: Namespace, x: Any, w: Any, lengths: Any, cell: str) -> Divided:
     return Divided.of(xp, x, w, lengths, cell)
 
 
-def _host() -> Namespace:
-    """Plans for devices have memory of their own for temporary arrays."""
-    return backend("cpu").xp
-
-
 def _length(shapes: list[Shape]) -> int:
     return sum(map(math.prod, shapes))
 
@@ -324,14 +325,12 @@ def _tape_shape(
     return (_length(_of(_host(), x, w, lengths, cell).tape),), w.dtype
 
 
-def _tape_scratch(
-    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, *, cell: str, reverse: bool
-) -> Arrays:
-    return _of(_host(), x, w, lengths, cell).scratch(w.dtype, kept=True)
-
-
 _tape = Primitive("recurrence_tape").define(
-    forward=_tape_forward, shape=_tape_shape, params=RECURS, vjp=None, scratch=_tape_scratch
+    forward=_tape_forward,
+    shape=_tape_shape,
+    params=RECURS,
+    vjp=None,
+    scratch=partial(_forward_scratch, kept=True),
 )
 
 
@@ -429,12 +428,6 @@ def _outputs_forward(
     *, cell: str, reverse: bool,
 ) -> Any:  # fmt: skip
     return _sections(tape, _of(xp, x, w, lengths, cell).tape[:1])[0]
-
-
-def _outputs_shape(
-    x: Any, w_ih: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, cell: str, reverse: bool
-) -> tuple[Shape, np.dtype[Any]]:
-    return (x.shape[0], x.shape[1] + CELLS[cell].states - 1, w.shape[0]), w.dtype
 
 
 def _outputs_vjp(g: Tensor, _: Any, *operands: Any, **params: Any) -> list[Any]:
