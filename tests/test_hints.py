@@ -263,6 +263,20 @@ def test_the_root(name, answer):
         getattr(sknet, name)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("activation", "swish", "use 'silu'."),
+        ("activation", "linear", "use 'identity'."),
+        ("loss", "pinball", "use 'quantile'."),
+        ("optimizer", "adamm", "Did you mean 'adam' or"),
+    ],
+)
+def test_names_of_other_libraries_for_values(name, value, hint):
+    with pytest.raises(ValueError, match=re.escape(f"Got {value!r} instead") + rf"[:.] {hint}"):
+        sknet.MLPRegressor(**{name: value}).fit(X, Y)
+
+
 TABLES = (sknet.TabularClassifier, sknet.TabularRegressor)
 
 

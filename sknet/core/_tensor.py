@@ -624,7 +624,10 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
             If there is not exactly one element.
         """
         if self.size != 1:
-            raise ValueError(f"item() needs a tensor with one element, got shape {self.shape}")
+            raise ValueError(
+                f"item() needs a tensor with one element, got shape {self.shape}: for each element use the "
+                "functions of sknet.ops or NumPy, not those of math"
+            )
         return to_host(self.data).item()
 
     def detach(self) -> "Tensor":

@@ -24,9 +24,16 @@ class FunctionLoss(Loss):
         z, y = as_tensor(output), as_tensor(target)
         if y.shape in _target_shapes(z.shape):
             z, y = self.pair(z, y)
-        found = as_tensor(self.function(y, z))
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        try:
+            found = as_tensor(self.function(y, z))
+        except Exception as error:
+            error.add_note(
+                f"in the loss {name}: y_true has shape {y.shape} and the output {z.shape}, and it returns "
+                f"one value per row, shape {z.shape[:1]}"
+            )
+            raise
         if found.shape != z.shape[:1]:
-            name = getattr(self.function, "__qualname__", repr(self.function))
             raise ShapeError(
                 f"the loss {name} returned an array of shape {found.shape} for y_true of shape {y.shape} and "
                 f"an output of shape {z.shape}: return one value per row, shape {z.shape[:1]}. Sum over the "

@@ -23,6 +23,7 @@ NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "d
 HUGE = 1e150
 DATE_UNIT = "datetime64[us]"
 DATES = (date, np.datetime64)
+MANY_LEVELS = 20  # of fractions: no codes have so many
 LASTING = (datetime.timedelta, np.timedelta64, datetime.time)
 
 
@@ -130,8 +131,7 @@ class PandasColumn(Column):
         dtype = self.values.dtype
         if dtype == np.dtype(object):
             values = self.values.tolist()
-            is_plain = all(is_number(x) and not isinstance(x, Decimal) for x in values)  # and may be codes
-            return CATEGORY if is_plain else _kind_of_objects(values)
+            return CATEGORY if _may_be_codes(values) else _kind_of_objects(values)
         return CATEGORY if str(dtype) == "category" else _kind_of(dtype.kind, self.label)
 
     def array(self) -> np.ndarray:
@@ -206,6 +206,14 @@ def _kind_of(kind: str, label: str) -> str:
     if kind == "c":
         raise ValueError(f"Complex data not supported: {label} holds complex numbers")
     return NUMBER if kind in "iufm" else DATE if kind == "M" else CATEGORY
+
+
+def _may_be_codes(values: list[Any]) -> bool:
+    """Tell whether objects are plain numbers, and whole or few: then they may be the codes of categories."""
+    if not all(is_number(x) and not isinstance(x, Decimal) for x in values):
+        return False
+    found = {float(x) for x in values if not is_missing(x)}
+    return len(found) < MANY_LEVELS or all(x.is_integer() for x in found)
 
 
 def _kind_of_objects(values: list[Any]) -> str:
@@ -300,6 +308,10 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features."""
     refuse_collection(X, type(estimator).__name__)
     refuse_unreadable(X)
+    is_dict = isinstance(X, dict) and not hasattr(X, "tocsr")
+    if is_dict or getattr(getattr(X, "dtype", None), "names", None):
+        kind = "dict of columns" if is_dict else "structured array"
+        raise TypeError(f"a table was expected, got a {kind}: make a data frame of it, pandas.DataFrame(X)")
     X = _contained(X)
     _check_names(X)
     if len(X.shape) != 2:

@@ -130,6 +130,19 @@ def test_a_loss_that_averages_over_rows_is_told_to_return_one_value_per_row():
         MLPRegressor(8, loss=swish).fit(INPUTS, Y)
 
 
+@pytest.mark.parametrize(
+    "wrong", [lambda y_true, output: ops.sum(output, axis=1), lambda y_true, output: None]
+)
+def test_errors_within_a_loss_name_its_shapes(wrong):
+    with pytest.raises((ValueError, TypeError)) as raised:
+        MLPRegressor(8, loss=wrong).fit(INPUTS, Y)
+    told = "\n".join(raised.value.__notes__)
+    assert (
+        "y_true has shape (150,) and the output (150,), and it returns one value per row, shape (150,)"
+        in told
+    )
+
+
 def test_a_model_takes_a_function_as_its_loss():
     model = sknet.Model(nn.Linear(3, 1), loss=half_square, random_state=0)
     same = sknet.Model(nn.Linear(3, 1), loss="squared_error", random_state=0)

@@ -377,6 +377,21 @@ def test_objects_that_are_not_all_numbers_stay_categories():
         assert TableEncoder(**PLAIN).fit(X).plan.categories
 
 
+def test_fractions_as_objects_are_numbers():
+    values = np.random.default_rng(0).normal(size=N)
+    given = [None if i == 3 else float(x) for i, x in enumerate(values)]
+    found, _ = encoded(pd.Series(given, dtype=object))
+    np.testing.assert_array_equal(found, encoded(pd.Series(given, dtype=float))[0])
+    assert encoded(pd.Series([i % 25 for i in range(N)], dtype=object))[1].plan.categories
+
+
+@pytest.mark.parametrize("table", [{"c": [1.0] * N}, np.zeros(N, [("c", "f8")])], ids=["dict", "structured"])
+@pytest.mark.parametrize("estimator", [TableEncoder(), TabularClassifier(n_folds=2, budget=0.1)])
+def test_tables_that_are_no_frames_lead_to_one(estimator, table):
+    with pytest.raises(TypeError, match=r"a table was expected, got a .*: make a data frame of it"):
+        estimator.fit(table, np.arange(N) % 2)
+
+
 def test_periods_are_dates():
     known = pd.DatetimeIndex([datetime.datetime(x.year, x.month, 1) for x in moments()])
     np.testing.assert_array_equal(encoded(known.to_period("M"))[0], encoded(known)[0])
