@@ -50,6 +50,28 @@ def test_links_resolve(path):
     assert not broken
 
 
+# The extra that brings what a block uses.
+EXTRAS = {
+    "data": r"^\s*(?:import|from) pandas\b|\.to_frame\(|as_frame=True",
+    "plot": r"matplotlib|sknet\.display",
+    "onnx": r"sknet\.onnx|sknet import .*\bonnx\b",
+    "dask": r"\bdask\b",
+    "optuna": r"\boptuna\b|\bPruning\b",
+    "progress": r'verbose="bar"|ProgressBar',
+    "skops": r"\bskops\b",
+    "tensorboard": r"TensorBoardLog",
+}
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if code(path)], ids=relative)
+def test_extras_of_the_code_are_named(path):
+    blocks = "\n".join(block for _, block in code(path))
+    needed = {extra for extra, uses in EXTRAS.items() if re.search(uses, blocks, re.MULTILINE)}
+    text = path.read_text()
+    told = re.findall(r"\[extras?\]\([^)]*install\.md\)([^.]*)\.|\[([a-z0-9,]+)\]\"", text)
+    assert needed <= set(re.findall(r"[a-z0-9]+", " ".join(map("".join, told))))
+
+
 @pytest.mark.parametrize(
     "path", [path for path in DOCUMENTS if code(path) and path not in SHOWN], ids=relative
 )
