@@ -25,7 +25,7 @@ X, y = make_classification(4000, 20, n_informative=6, flip_y=0.15, random_state=
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=1500, random_state=0)
 X_fit, X_val, y_fit, y_val = train_test_split(X_train, y_train, test_size=0.3, random_state=0)
 
-settings = {"optimizer": Adam(5e-3), "batch_size": 64, "max_iter": 25}
+settings = {"optimizer": Adam(5e-3), "batch_size": 64, "max_iter": 25, "early_stopping": False, "alpha": 0.0}
 figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
 for name, calibrate in (("as trained", None), ("with a temperature", "temperature")):
     clf = MLPClassifier((128,), calibrate=calibrate, random_state=0, **settings)

@@ -38,6 +38,6 @@ for factor in (0.01, 0.1, 1, 10):
     clf = MLPClassifier((64,), optimizer=SGD(rate, momentum=0.9), max_iter=15)
     clf.set_params(random_state=0).fit(X, y)
     axes[1].plot(clf.loss_curve_, label=f"lr = {rate:.2g}")
-axes[1].set(yscale="log", xlabel="epoch", ylabel="loss", title="fits")
+axes[1].set(yscale="log", xlabel="epoch", ylabel="loss", title="fits", ylim=(0.03, 1e3))
 axes[1].legend()
 plt.show()
