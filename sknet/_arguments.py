@@ -19,7 +19,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 import numpy as np
 
 from sknet import exceptions
-from sknet._constraints import NUMBERS, WHOLE, constraint, shown
+from sknet._constraints import WHOLE, constraint, is_number, shown
 
 LONGEST = 2000  # characters of a message
 UNORDERED = (str, bytes, Mapping, Set)
@@ -104,7 +104,7 @@ def wrong_argument(
     """Return the error that names the argument for which a call failed; None if the given one does."""
     raised_by = _raised_by(error)
     is_told = (raised_by or "").startswith("sknet.") and error.__cause__ is None
-    if isinstance(error, AttributeError) and raised_by == "sknet._hints":  # of an object in place of another
+    if isinstance(error, AttributeError) and is_told:  # of an object in place of another
         return _wrong_type(function, args, kwargs)
     if is_told or isinstance(error, (*OWN, FloatingPointError)):  # the latter by np.errstate, as asked for
         return _shortened(error)
@@ -112,7 +112,9 @@ def wrong_argument(
     said = str(error) if isinstance(error, (ValueError, TypeError)) else ""
     found = _wrong_type(function, args, kwargs)
     if found is not None:
-        is_named = raised_by is not None and any(re.search(rf"\b{key}\b", said) for key in given)
+        is_named = (raised_by or "").startswith("sklearn.") and any(
+            re.search(rf"\b{key}\b", said) for key in given
+        )
         return None if is_named and len(said) <= LONGEST else found
     has_code = "self" in given or any(map(callable, given.values()))  # of users, which may fail
     if isinstance(error, (ValueError, TypeError)) and (raised_by is not None or has_code or not given):
@@ -213,8 +215,8 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind is int:
         return -WHOLE <= index(value) < WHOLE
     if kind is float:
-        is_number = getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
-        return is_number and (isinstance(value, NUMBERS) or getattr(value, "ndim", None) == 0)
+        has_kind = getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
+        return has_kind and (is_number(value) or getattr(value, "ndim", None) == 0)
     if kind is str or kind is NoneType or kind is None:
         return isinstance(value, str) if kind is str else value is None
     if _is_several(origin):

@@ -14,11 +14,14 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from sknet.exceptions import InvalidParameterError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 PLAIN = frozenset({bool, int, float, str, type(None)})  # types of most parameters and attributes
 MOST_SHOWN = 500  # characters of a value in a message
@@ -195,6 +198,16 @@ def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping
             _valid.add(key)
 
 
+def is_integer(value: Any) -> "TypeIs[int]":
+    """Tell whether a value is an integer of Python or NumPy, which counts durations among its own."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is an integer or a float of Python or NumPy."""
+    return isinstance(value, NUMBERS) and not isinstance(value, np.timedelta64)
+
+
 def is_plain(value: Any) -> bool:
     """Tell whether a value never changes, and equals no other of its type that may be invalid."""
     return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
@@ -218,8 +231,9 @@ def plain(value: Any, depth: int = 0) -> Any:
     if kind in PLAIN:
         return value
     if isinstance(value, np.generic):
-        number = float(value) if isinstance(value, np.longdouble) else value.item()
-        return number if isinstance(value, (np.bool_, np.integer, np.floating)) else value
+        if not (isinstance(value, np.bool_) or is_number(value)):
+            return value
+        return float(value) if isinstance(value, np.longdouble) else value.item()
     if (kind is tuple or kind is list) and depth < DEEPEST:
         items = [plain(item, depth + 1) for item in value]
         return value if all(map(operator.is_, items, value)) else kind(items)
@@ -243,7 +257,7 @@ def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
 
 def satisfies(value: Any, constraint: Any) -> bool:
     """Tell whether a value satisfies a constraint; what cannot be compared does not."""
-    if isinstance(value, Real) and not issubclass(type(value), NUMBERS):  # such as a Fraction
+    if isinstance(value, Real) and not is_number(value):  # such as a Fraction
         return False
     if isinstance(value, int) and not -WHOLE <= value < WHOLE:
         return False
@@ -255,9 +269,7 @@ def satisfies(value: Any, constraint: Any) -> bool:
 
 def is_whole(value: Any, least: int = 1, most: int = WHOLE - 1) -> bool:
     """Tell whether a value is an integer, and not a bool, within bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, Integral)):  # `Integral` alone takes long
-        return False
-    return least <= int(value) <= most
+    return is_integer(value) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def invalid(message: str) -> NoReturn:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.random.bit_generator import ISeedSequence
 
-from sknet._constraints import Options
+from sknet._constraints import Options, is_integer
 from sknet._fields import ABSENT, FINITE, Arrays, Fields, Number, shown
 
 _of_thread = threading.local()
@@ -26,7 +26,7 @@ def check_random_state(seed: Any) -> RandomState:
         return seed
     if seed is None or seed is np.random:
         return np.random.mtrand._rand
-    if isinstance(seed, Integral) and 0 <= int(seed) < 2**32:
+    if is_integer(seed) and 0 <= int(seed) < 2**32:
         return _seeded(int(seed))
     if isinstance(seed, np.random.Generator):
         return _seeded(int(seed.integers(2**32)))

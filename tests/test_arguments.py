@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import sknet
-from sknet import autograd, ops
+from sknet import autograd, engine, losses, nn, ops
 from sknet._arguments import checked, named_errors
 from sknet.exceptions import ShapeError
 
@@ -127,6 +128,8 @@ CIRCULAR.append(CIRCULAR)
         (lambda: ops.astype([1.0], "nonsense"), "astype: dtype must be a dtype, got 'nonsense'"),
         (lambda: ops.add([1.0], 10**400), "add: y must be a number of at most 64 bits"),
         (lambda: autograd.vmap(ops.square, CIRCULAR), "vmap: in_axes cannot be read, got"),
+        (lambda: autograd.vmap(ops.square, np.timedelta64(3)), "vmap: in_axes must be an integer, None, or"),
+        (lambda: autograd.vmap(ops.square, ({"a": 0.5},)), "vmap: in_axes .* got 0.5"),
         (lambda: autograd.gradcheck(ops.sum, CIRCULAR), "gradcheck: inputs cannot be read, got"),
         (
             lambda: autograd.gradcheck(ops.sum, [1.0], atol=np.timedelta64(3)),
@@ -142,6 +145,18 @@ CIRCULAR.append(CIRCULAR)
             r"is_lazy: module must be an instance of .*Module'",
         ),
         (lambda: sknet.nn.Linear(2, 2).load_state_dict("x" * 10**5), r"(?s)^.{,2100}$"),
+        (lambda: losses.check_loss("log_loss", pd.Series([1, 2])), "check_loss: caller must be a str, got"),
+        (
+            lambda: sknet.nn.Linear(2, 2).register_buffer("a", [1.0], pd.Series([1, 2])),
+            "register_buffer: persistent must be True or False, got",
+        ),
+        (lambda: nn.init.scheme(None, nn.Linear(2, 2), "relu"), "scheme: kind must be one of .* got 'relu'"),
+        (lambda: nn.init.scheme("zeros", nn.Linear(2, 2), [1]), r"scheme: kind must be one of .* got \[1\]"),
+        (lambda: sknet.freeze(sknet.MLPClassifier), "freeze: estimator must be .* got the class MLPClassif"),
+        (
+            lambda: engine.compiled_step(nn.Linear(2, 1), np.ones((3, 2)), np.ones((3, 1))),
+            r"compiled_step: model must be an instance of .* got Linear\(2, 1\)",
+        ),
         (lambda: sknet.nn.is_lazy(3), "is_lazy: module must be an instance of .*Module', got 3"),
     ],
 )

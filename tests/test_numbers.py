@@ -101,6 +101,22 @@ def test_numbers_of_numpy_are_stored_as_numbers_of_python(cls):
                 assert type(getattr(found, name)) is type(plain(kind(value)))
 
 
+@pytest.mark.parametrize("cls", sorted({cls for cls, _, _ in CASES}, key=str), ids=str)
+def test_durations_of_numpy_are_no_numbers(cls):
+    # NumPy derives them from its integers, and those of nanoseconds even become some.
+    for name, value in [case[1:] for case in CASES if case[0] is cls]:
+        for unit in () if isinstance(value, bool) else ("ns", "s"):
+            with pytest.raises((ValueError, TypeError), match=f"{name}.*timedelta64"):
+                used(made(cls, **{name: np.timedelta64(3, unit)}))
+
+
+def used(instance: Any) -> None:
+    if hasattr(instance, "fit"):
+        instance.fit(np.ones((12, 3)), np.arange(12) % 2)
+    elif not isinstance(instance, nn.Module):
+        instance.validate()
+
+
 def plain(value: Any) -> Any:
     return float(value) if isinstance(value, np.floating) else value.item()
 

@@ -87,7 +87,7 @@ def test_a_seed_gives_numpys_random_state(seed):
     assert copy.deepcopy(mine).normal() == theirs.normal() == mine.normal()
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32])
+@pytest.mark.parametrize("seed", [-1, 2**32, np.timedelta64(3, "s"), np.timedelta64(3, "ns")])
 def test_a_seed_out_of_range_is_refused_by_name(seed):
     with pytest.raises(ValueError, match=re.escape("random_state must be an int from 0 to 2**32 - 1")):
         check_random_state(seed)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import _tree
 from sknet._arguments import checked, named_errors
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, ones_like, pull_back, zeros_like
 from sknet.device import is_array, to_device
@@ -118,7 +118,7 @@ def _point(connected: bool, x: Any) -> Tensor:
 
 
 def argument_positions(argnums: Argnums) -> tuple[int, ...]:
-    found = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    found = (argnums,) if is_integer(argnums) else tuple(argnums)
     if not found:
         raise ValueError("argnums must be the position of an argument, or several, got none")
     return found
@@ -218,7 +218,7 @@ def value_and_grad(
         at = Evaluation("grad", function, args, kwargs, positions, has_aux)
         scalar = at.scalar()
         found = at.like_arguments(pulled_back([scalar], [ones_like(scalar)], at.points, at.is_connected))
-        value, gradient, *rest = at.returned(found[0] if isinstance(argnums, (int, np.integer)) else found)
+        value, gradient, *rest = at.returned(found[0] if is_integer(argnums) else found)
         return (value, *rest) if has_aux else value, gradient
 
     return derivative
@@ -461,9 +461,7 @@ def jacobian(
         is_wide = _total(at.outputs) <= _total(at.points)
         blocks = _by_rows(at) if is_wide else _by_columns(at)
         trees = [at.like_arguments(row) for row in blocks]
-        found = at.like_value(
-            [tree[0] for tree in trees] if isinstance(argnums, (int, np.integer)) else trees
-        )
+        found = at.like_value([tree[0] for tree in trees] if is_integer(argnums) else trees)
         return (found, at.rest()) if has_aux else found
 
     return derivative

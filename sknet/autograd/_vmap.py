@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
-
-import numpy as np
 
 from sknet import _tree
 from sknet._arguments import checked, named_errors
+from sknet._constraints import shown
 from sknet.core import (
     Primitive,
     Tensor,
@@ -176,8 +176,8 @@ def _axes_of(in_axes: Axes, args: tuple[Any, ...]) -> list[int | None]:
     found: list[int | None] = []
     for i, (axes, arg) in enumerate(zip(each, args, strict=True)):
         paths = _tree.paths(arg)
-        if axes is None or isinstance(axes, (int, np.integer)):
-            found += [None if axes is None else int(axes)] * len(paths)
+        if not isinstance(axes, (dict, tuple, list)):
+            found += [entry for _, entry in _entries(axes, "")] * len(paths)
             continue
         by_path = dict(_entries(axes, ""))
         if list(by_path) != paths:
@@ -196,7 +196,12 @@ def _entries(axes: Axes, prefix: str) -> "list[tuple[str, int | None]]":
     elif isinstance(axes, (tuple, list)):
         children = list(enumerate(axes))
     else:
-        return [(prefix, axes)]
+        try:
+            return [(prefix, None if axes is None else index(axes))]
+        except TypeError:
+            raise TypeError(
+                f"vmap: in_axes must be an integer, None, or a tree of these, got {shown(axes)}"
+            ) from None
     return [
         entry
         for key, child in children

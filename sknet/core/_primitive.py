@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_integer, is_number, shown
 from sknet._late import SpecialFunction
 from sknet.device import Backend, Namespace
 from sknet.exceptions import ShapeError
@@ -22,7 +22,7 @@ class ParamKind(NamedTuple):
 
 
 def _is_integer(x: Any) -> bool:
-    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+    return is_integer(x) and not isinstance(x, bool)
 
 
 def tuple_of(kind: ParamKind) -> ParamKind:
@@ -60,7 +60,7 @@ AXIS = ParamKind("an axis, counted from the end", lambda x, ndim: _is_integer(x)
 AXES = tuple_of(AXIS)
 FROM_END = ParamKind("an axis of the result, counted from the end", lambda x, _: _is_integer(x) and x < 0)
 FLAG = ParamKind("True or False", lambda x, _: isinstance(x, (bool, np.bool)))
-NUMBER = ParamKind("a number", lambda x, _: isinstance(x, (int, float, np.integer, np.floating)))
+NUMBER = ParamKind("a number", lambda x, _: is_number(x))
 DTYPE = ParamKind("a dtype of tensors", lambda x, _: isinstance(x, np.dtype) and x.kind in "biuf")
 INDEX = ParamKind(
     "an index: integers, slices, None, ..., arrays of integers or of truth values, or a tuple of these",

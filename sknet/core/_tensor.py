@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet._arguments import named_errors
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._backward import Hookable, from_here, move_keeping, newest_first, notes_of
@@ -273,12 +273,24 @@ class Changeable:
 
 
 def plain_index(index: Any) -> Any:
-    """Take the arrays out of the tensors in an index."""
-    if isinstance(index, tuple):
-        return tuple(plain_index(i) for i in index)
-    if isinstance(index, list):
-        return np.asarray(index, dtype=None if index else np.intp)
-    return index.data if isinstance(index, Tensor) else index
+    """Take the arrays out of the tensors in an index, and make arrays of lists."""
+    return tuple([_plain_part(part) for part in index]) if isinstance(index, tuple) else _plain_part(index)
+
+
+def _plain_part(part: Any) -> Any:
+    if isinstance(part, Tensor):
+        return part.data
+    is_list = isinstance(part, (list, tuple))
+    if not is_list and (
+        isinstance(part, (int, np.generic)) or not hasattr(part, "__array__") or is_array(part)
+    ):
+        return part
+    try:
+        return np.asarray(part, dtype=np.intp if is_list and not part else None)
+    except (CaptureError, GradientError):
+        raise
+    except Exception:  # of lists of different lengths, or one in itself
+        raise IndexError(f"indexing: no array can be made of {shown(part)}") from None
 
 
 def _is_view(taken: Node) -> bool:
@@ -324,7 +336,7 @@ def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
     try:
         with owner.activate(owner.device_of(data)):
             data[index] = values
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise explained(p.setitem, [data, values], {"index": index}, error) from error
     note_write(data)
 
@@ -758,7 +770,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
             If a length is no integer, or the number of elements differs.
         """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        if not all(isinstance(length, (int, np.integer)) for length in wanted):
+        if not all(is_integer(length) for length in wanted):
             raise ShapeError(f"reshape: lengths must be integers, got {shown(tuple(wanted))}")
         return bind(p.reshape, (self,), {"shape": tuple(wanted)})
 

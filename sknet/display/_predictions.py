@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet._arguments import named_errors
 from sknet._constraints import shown
+from sknet._late import issparse
 from sknet.display._base import (
     Display,
     as_label,
@@ -183,7 +184,7 @@ class IntervalDisplay(Display):
         return self
 
 
-def _positions(X: Any, feature: int | str | None, prediction: Any) -> tuple[Any, str]:
+def _positions(X: Any, feature: Any, prediction: Any) -> tuple[Any, str]:
     """Return the horizontal positions of the rows, and what they are."""
     if feature is None and np.ndim(X) == 2 and np.shape(X)[1] == 1:
         feature = 0
@@ -191,12 +192,20 @@ def _positions(X: Any, feature: int | str | None, prediction: Any) -> tuple[Any,
         ranks = np.empty(len(prediction))
         ranks[np.argsort(prediction, kind="stable")] = np.arange(len(prediction))
         return ranks, "rank of the prediction"
-    if hasattr(X, "columns"):
-        name = X.columns[feature] if isinstance(feature, int) else feature
-        return np.asarray(X[name]), str(name)
-    if isinstance(feature, str):
+    is_name, names = isinstance(feature, str), list(getattr(X, "columns", ()))
+    if is_name and not names:
         raise ValueError(f"feature {feature!r} is a name, and this X has none: give the number of a column")
-    return np.asarray(X)[:, feature], f"feature {feature}"
+    if np.ndim(X) != 2:
+        raise ShapeError(f"feature is a column of X, which must then have two axes, got {type(X).__name__}")
+    count = np.shape(X)[1]
+    if feature not in names if is_name else not -count <= feature < count:
+        known = f"names are {shown(names)}, and numbers " if names else "numbers are "
+        raise ValueError(f"feature {shown(feature)} is no column of X, whose {known}{-count} to {count - 1}")
+    if names:
+        name = feature if is_name else names[feature]
+        return np.asarray(X[name]), str(name)
+    column = X[:, [feature]].toarray()[:, 0] if issparse(X) else np.asarray(X)[:, feature]
+    return column, f"feature {feature}"
 
 
 METHODS = ("integrated_gradients", "input_gradient")

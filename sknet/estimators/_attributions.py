@@ -237,12 +237,19 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     if target is None:
         target = on_host(estimator.predict(X))
     labels, classes = _per_row(X, target), targets.classes
-    if labels.dtype.kind == "V" or not np.isin(labels, classes).all():
+    if not _are_among(labels, classes):
         raise ValueError(f"target {shown(target)} is none of the classes {classes.tolist()}")
     numbers = np.searchsorted(classes, labels)
     if len(classes) > 2:
         return Chosen(numbers, np.ones(len(numbers)), head)
     return Chosen(np.zeros_like(numbers), np.where(numbers == len(classes) - 1, 1.0, -1.0), head)
+
+
+def _are_among(labels: Any, classes: Any) -> bool:
+    try:
+        return labels.dtype.kind != "V" and bool(np.isin(labels, classes).all())
+    except TypeError:  # of labels that cannot be compared, such as NA
+        return False
 
 
 def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:

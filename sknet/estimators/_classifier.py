@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._constraints import NUMBERS, shown
+from sknet._constraints import is_number, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import is_collection
 from sknet._late import available_if
@@ -108,7 +108,7 @@ def _check_class_weight(class_weight: Any) -> None:
                 f"class_weight as a list must hold one dict for each label of y, got {shown(part)} in it"
             )
         for label, value in part.items() if isinstance(part, dict) else ():
-            if not (isinstance(value, NUMBERS) and 0 <= value <= MOST):
+            if not (is_number(value) and 0 <= value <= MOST):
                 raise ValueError(
                     f"class_weight[{shown(label)}] must be a finite number >= 0, got {shown(value)}"
                 )

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from numbers import Integral
 from operator import attrgetter, is_
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sknet._constraints import is_plain, is_whole, shown
+from sknet._constraints import is_integer, is_plain, is_whole, shown
 from sknet._params import validate_parameters
 from sknet._random import RandomSnapshot
 from sknet.callbacks import Callback, EarlyStopping
@@ -155,7 +154,7 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
 
 def are_several(estimator: Any) -> bool:
     count = getattr(estimator, "n_members", 1)
-    is_number = type(count) is int or isinstance(count, Integral)  # asking the abstract class takes long
+    is_number = type(count) is int or is_integer(count)
     return is_number and int(count) > 1  # anything else is an invalid parameter
 
 

@@ -89,6 +89,11 @@ def freeze(estimator: Any) -> Any:
     """
     from sklearn.utils.validation import check_is_fitted
 
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"freeze: estimator must be a fitted object, got the class {estimator.__qualname__}: "
+            "call it, and fit what it returns"
+        )
     check_is_fitted(estimator)
     try:
         parts = _parts(estimator, "")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet._constraints import NUMBERS, shown
+from sknet._constraints import is_number, shown
 from sknet._frames import are_indices
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
@@ -800,7 +800,7 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
             )
         given = [given.get(k, 1.0) for k in range(count)]
     where, got = f"{type(loss).__name__}: {name}", f"got {shown(getattr(loss, name))}"
-    if isinstance(given, (list, tuple)) and not all(isinstance(each, NUMBERS) for each in given):
+    if isinstance(given, (list, tuple)) and not all(is_number(each) for each in given):
         raise ValueError(f"{where} must hold numbers, one for each of {count} classes or labels, {got}")
     try:
         values = np.asarray(given, dtype=np.float64)

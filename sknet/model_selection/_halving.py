@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterSampler
 from sklearn.model_selection._search_successive_halving import BaseSuccessiveHalving
 from sklearn.utils import check_random_state
 
-from sknet._constraints import NUMBERS, shown
+from sknet._constraints import is_number, shown
 from sknet._params import arguments_of, described_by
 from sknet._validation import Interval
 from sknet.estimators._fit import MOST_EPOCHS
@@ -55,7 +55,7 @@ class ContinuedHalving(Search):
 
     def _check_rungs(self, kind: Any, X: Any, y: Any, split_params: Any) -> None:
         """Check the parameters by scikit-learn's class, where "auto" is a number of epochs."""
-        if isinstance(self.factor, NUMBERS) and self.factor <= 1:
+        if is_number(self.factor) and self.factor <= 1:
             raise InvalidParameterError(
                 f"The 'factor' parameter of {type(self).__name__} must be a float in the range (1.0, inf). "
                 f"Got {shown(self.factor)} instead."
@@ -230,7 +230,7 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
         self._check_rungs(HalvingRandomSearchCV, X, y, split_params)
-        if isinstance(self.n_candidates, NUMBERS):
+        if is_number(self.n_candidates):
             check_draws(self, int(self.n_candidates), "fewer n_candidates")
         else:
             self._check_draws(self.max_resources_ // self.min_resources_)

@@ -4,7 +4,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike
 
 from sknet._arguments import named_errors
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet._fields import COUNT, Together
 from sknet._hints import or_names, suggestion
 from sknet._parallel import Lock
@@ -110,7 +109,7 @@ def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
     """Return inputs without data."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Tensor(Shadow(tuple(x.shape), x.dtype, seen))
-    if isinstance(x, tuple) and all(isinstance(length, Integral) for length in x):
+    if isinstance(x, tuple) and all(is_integer(length) for length in x):
         return Tensor(Shadow(x, dtype, seen))
     if isinstance(x, dict):
         return {key: shadows(part, dtype, seen) for key, part in x.items()}

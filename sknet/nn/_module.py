@@ -125,8 +125,9 @@ class Registry:
             If the name has a dot, is empty, or is taken by a method.
         """
         self._claim(name, self._buffers)
+        kept = self._transient.discard if persistent else self._transient.add
         self._buffers[name] = Tensor(value, device=device)
-        (self._transient.discard if persistent else self._transient.add)(name)
+        kept(name)
         note_structure()
 
     @named_errors

@@ -463,7 +463,8 @@ def scheme(
     Raises
     ------
     InvalidParameterError
-        If `init` is neither an initializer nor the name of one, or `FromData` for a layer that sees none.
+        If `init` is neither an initializer nor the name of one, or `FromData` for a layer that sees none,
+        or if `SCHEMES` has no such row.
 
     Examples
     --------
@@ -471,6 +472,8 @@ def scheme(
     >>> nn.init.scheme(None, nn.Linear(2, 3), "linear")
     HeNormal()
     """
+    if not isinstance(kind, str) or kind not in SCHEMES:
+        raise InvalidParameterError(f"scheme: kind must be one of {list(SCHEMES)}, got {shown(kind)}")
     if init is not None:
         caller = type(layer).__name__
         found: Initializer = resolve(init, INITIALIZERS, Initializer, parameter=parameter, caller=caller)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, backend, result_dtype
@@ -286,7 +286,7 @@ def _operands(name: str, x: Any, weight: Any, rank: int) -> tuple[Tensor, Tensor
 
 
 def _groups(name: str, weight: Tensor, groups: Any) -> int:
-    if not isinstance(groups, (int, np.integer)) or groups < 1 or weight.shape[0] % groups:
+    if not is_integer(groups) or groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{name}: groups must be an int that divides the weight's first axis, {weight.shape[0]}, "
             f"got {shown(groups)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, to_device
@@ -391,7 +391,7 @@ def avg_pool2d(
 
 
 def _output_size(name: str, size: Any, image: Tensor, rank: int) -> Pair:
-    given = (size,) * rank if size is None or isinstance(size, (int, np.integer)) else tuple(size)
+    given = (size,) * rank if size is None or is_integer(size) else tuple(size)
     if len(given) == rank:
         given = tuple(n if m is None else m for m, n in zip(given, image.shape[4 - rank :], strict=True))
     return each_axis(name, "output_size", given[0] if rank == len(given) == 1 else given, rank)

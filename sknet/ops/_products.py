@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, is_capturing, normalize_axes
 from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
@@ -294,7 +294,7 @@ def tensordot(x: Any, y: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor
     array([[11.]])
     """
     x, y = as_tensor(x), as_tensor(y)
-    if isinstance(axes, (int, np.integer)):
+    if is_integer(axes):
         axes = range(-int(axes), 0), range(int(axes))
     if len(axes) != 2:
         raise ShapeError(f"tensordot: axes must be an integer or a pair of sequences, got {shown(axes)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._constraints import shown
+from sknet._constraints import is_integer, shown
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
 from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
@@ -102,7 +102,7 @@ _broadcast_to = Primitive("broadcast_to").define(
 
 def lengths_of(shape: int | Sequence[int]) -> Shape:
     """Return a shape that may be one length as a tuple."""
-    lengths = (shape,) if isinstance(shape, (int, np.integer)) else shape
+    lengths = (shape,) if is_integer(shape) else shape
     return tuple([int(n) if isinstance(n, (bool, np.integer)) else n for n in lengths])
 
 
@@ -280,7 +280,7 @@ def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ..
     x = as_tensor(x)
     at = normalize_axis(axis, x.ndim, "split")
     length = x.shape[at]
-    if isinstance(parts, (int, np.integer)):
+    if is_integer(parts):
         if parts < 1 or length % parts:
             raise ShapeError(
                 f"split: axis {axis} of shape {x.shape} has length {length}, which cannot be divided into "
@@ -310,7 +310,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     if axis is None:
         return reshape(roll(reshape(out, (-1,)), shift, 0), out.shape)
     axes = normalize_axes(axis, out.ndim, "roll")
-    shifts = (shift,) * len(axes) if isinstance(shift, (int, np.integer)) else tuple(shift)
+    shifts = (shift,) * len(axes) if is_integer(shift) else tuple(shift)
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
     for a, n in zip(axes, map(int, shifts), strict=True):
@@ -329,7 +329,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
     If x has fewer axes than there are `repetitions`, or the reverse, ones are prepended to the shorter.
     """
     x = as_tensor(x)
-    counts = (repetitions,) if isinstance(repetitions, (int, np.integer)) else tuple(repetitions)
+    counts = (repetitions,) if is_integer(repetitions) else tuple(repetitions)
     ndim = max(x.ndim, len(counts))
     counts, lengths = (1,) * (ndim - len(counts)) + counts, (1,) * (ndim - x.ndim) + x.shape
     if any(n < 0 for n in counts):
@@ -424,11 +424,7 @@ _pad = Primitive("pad").define(
 
 
 def _checked(x: Tensor, widths: int | Sequence[Sequence[int]]) -> Widths:
-    pairs = (
-        [(widths, widths)] * x.ndim
-        if isinstance(widths, (int, np.integer))
-        else [tuple(pair) for pair in widths]
-    )
+    pairs = [(widths, widths)] * x.ndim if is_integer(widths) else [tuple(pair) for pair in widths]
     fit = len(pairs) <= x.ndim and all(len(pair) == 2 and min(pair) >= 0 for pair in pairs)
     if not fit:
         raise ShapeError(

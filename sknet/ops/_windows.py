@@ -6,10 +6,9 @@ All computations are on images with two spatial axes; a signal is an image of on
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
-from sknet._constraints import is_whole, shown
+from sknet._constraints import is_integer, is_whole, shown
 from sknet.core import Tensor
 from sknet.core import _primitive as kinds
 from sknet.exceptions import ShapeError
@@ -83,7 +82,7 @@ class Windows(NamedTuple):
 
 def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, default: int = 1) -> Pair:
     """Return a number for both axes of an image: one of `value`, which is a number or one for each axis."""
-    values = (value,) * rank if isinstance(value, Integral) else value
+    values = (value,) * rank if is_integer(value) else value
     fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
     if not fits or not all(is_whole(n, least) for n in values):
         expected = f"an int >= {least}" + (f" or {rank} of them" if rank > 1 else "")

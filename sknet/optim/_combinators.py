@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sknet import ops
+from sknet._constraints import is_integer
 from sknet._params import Interval, RealNotInt
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Hypers, Named, Optimizer, Shapes, Slots, Updated
@@ -427,7 +428,7 @@ class SWA(Combinator):
         return {"keep": 1.0 if rest else taken / (taken + 1.0)}
 
     def _first(self, progress: Progress) -> int:
-        if isinstance(self.start, (int, np.integer)):
+        if is_integer(self.start):
             return int(self.start) + 1
         if progress.total_steps is None:
             raise ValueError(

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from sknet.preprocessing._columns import DATE, DATE_UNIT, is_missing, is_number, local_dates, local_time
+from sknet.preprocessing._columns import (
+    DATE,
+    DATE_UNIT,
+    is_missing,
+    is_number,
+    lasting,
+    local_dates,
+    local_time,
+)
 
 # Texts that say that there is no value, in lower case.
 GONE = (
@@ -207,7 +215,7 @@ def numbers_of_texts(levels: Any, form: str) -> Any:
     point, _, unit = form.partition(" ")
     texts = [bare(x).removesuffix(unit).rstrip() if isinstance(x, str) else x for x in levels]
     found = np.array(list(map(seconds_of_text, texts))) if form == "duration" else _plain(texts, point)
-    for row, level in enumerate(levels):
+    for row, level in enumerate(map(lasting, levels)):
         if isinstance(level, (int, float, np.integer, np.floating)) and not isinstance(level, bool):
             found[row] = float(level)
     return found

@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -324,6 +326,18 @@ def test_rows_of_several_features_are_sorted_by_their_prediction():
     np.testing.assert_array_equal(by_column.line_.get_xdata(), np.sort(inputs[:, 2]))
     with pytest.raises(ValueError, match="feature 'size' is a name"):
         IntervalDisplay.from_estimator(reg, inputs, feature="size", ax=axes())
+    frame = pd.DataFrame(inputs, columns=list("abc"))
+    of_frame = clone(reg).fit(frame, inputs[:, 0])
+    by_name = IntervalDisplay.from_estimator(of_frame, frame, feature="c", ax=axes())
+    np.testing.assert_array_equal(by_name.line_.get_xdata(), np.sort(inputs[:, 2]))
+    for fitted, X, feature in (
+        (reg, inputs, 2**31),
+        (reg, inputs, -4),
+        (of_frame, frame, 3),
+        (of_frame, frame, "d"),
+    ):
+        with pytest.raises(ValueError, match=f"feature '?{feature}'? is no column of X, whose .*-3 to 2"):
+            IntervalDisplay.from_estimator(fitted, X, feature=feature, ax=axes())
 
 
 def test_a_regressor_without_intervals_is_an_error():

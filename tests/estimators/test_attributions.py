@@ -234,6 +234,7 @@ def test_after_more_training():
 BAD = [
     ("multiclass", {"target": 7}, r"target 7 is none of the classes \[0, 1, 2\]"),
     ("multiclass", {"target": "a" * 10**5}, r"^target 'a.{0,2000} is none of the classes \[0, 1, 2\]"),
+    ("multiclass", {"target": pandas.NA}, r"target <NA> is none of the classes \[0, 1, 2\]"),
     ("multiclass", {"target": np.zeros(1, "V4")[0]}, r"is none of the classes \[0, 1, 2\]"),
     (
         "multiclass",

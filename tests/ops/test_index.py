@@ -12,6 +12,18 @@ from sknet.core import PRIMITIVES
 from sknet.device import MetaArray
 
 x = np.arange(12.0).reshape(3, 4)
+CIRCULAR = []
+CIRCULAR.append(CIRCULAR)
+DEEP = ()
+for _ in range(3000):
+    DEEP = (DEEP,)
+
+
+class Unreadable:
+    """An object whose array cannot be had."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
 
 
 class TestBrackets:
@@ -97,11 +109,18 @@ class TestBrackets:
             ("a", "indexing: only integers, slices"),
             (2**63, "indexing: Python int too large"),
             ([0.5], "indexing: arrays used as indices must be of integer"),
+            (CIRCULAR, r"indexing: no array can be made of \[\[\.\.\.\]\]"),
+            ((0, [[0], [0, 1]]), r"indexing: no array can be made of \[\[0\], \[0, 1\]\]"),
+            ((((1,), (1, 2)), 0), "indexing: no array can be made of"),
+            ((DEEP,), "indexing: no array can be made of"),
+            (Unreadable(), "indexing: no array can be made of"),
         ],
     )
     def test_refused(self, index, message):
         with pytest.raises(IndexError, match=message):
             Tensor(x)[index]
+        with pytest.raises(IndexError):
+            Tensor(x)[index] = 0.0
 
     def test_shapes_are_numpys_and_nothing_is_copied_for_them(self):
         numbers, mask = np.array([[0], [2]]), np.array([True, False, True])

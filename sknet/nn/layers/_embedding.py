@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet import ops
-from sknet._constraints import is_whole, shown
+from sknet._constraints import is_integer, is_whole, shown
 from sknet._fields import ABSENT, POSITIVE, Buffers, Named, Params
 from sknet._params import Interval, StrOptions, described_by, resolve
 from sknet.core import Tensor, TracedArray, as_tensor
@@ -400,7 +400,7 @@ class CategoryEmbeddings(Module):
         self.cardinalities = _counts(cardinalities, "cardinalities")
         if embedding_dim is None:
             lengths = tuple(map(_length, self.cardinalities))
-        elif isinstance(embedding_dim, Integral):
+        elif is_integer(embedding_dim):
             lengths = (int(embedding_dim),) * len(self.cardinalities)
         else:
             lengths = _counts(embedding_dim, "embedding_dim")

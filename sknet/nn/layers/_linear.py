@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 
-from sknet._constraints import invalid, shown
+from sknet._constraints import invalid, is_integer, shown
 from sknet._fields import ABSENT, Buffers, Named, Params
 from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
@@ -252,7 +252,7 @@ class MonotonicLinear(Linear):
         device: "str | Device | None" = None,
     ) -> None:
         inputs = _directions("in_directions", in_directions)
-        if isinstance(out_directions, Integral):
+        if is_integer(out_directions):
             check_arguments(self, out_features=out_directions)
             n_free = int(out_directions) // 3 * int((inputs == 0).any())
             n_falling = (int(out_directions) - n_free) // 2

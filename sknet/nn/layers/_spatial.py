@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sknet import ops
-from sknet._constraints import WHOLE, is_whole, shown
+from sknet._constraints import WHOLE, is_integer, is_whole, shown
 from sknet._fields import ABSENT, Either
 from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
@@ -65,8 +65,8 @@ class _Pad(Module):
     def _widths(self) -> list[tuple[int, int]]:
         """Return how many elements come before and after each axis."""
         given: Any = self.padding
-        each = [given] * self.rank if isinstance(given, Integral) else list(given)
-        pairs = [(width, width) if isinstance(width, Integral) else width for width in each]
+        each = [given] * self.rank if is_integer(given) else list(given)
+        pairs = [(width, width) if is_integer(width) else width for width in each]
         are_pairs = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs)
         are_counts = are_pairs and all(is_whole(n, 0) for pair in pairs for n in pair)
         if len(pairs) != self.rank or not are_counts:
