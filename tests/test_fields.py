@@ -33,8 +33,8 @@ from sknet._fields import (
 # declaration -> (values that satisfy it, values that do not)
 CASES = {
     "bool": (bool, (True, np.bool_(False)), (1, None, "True")),
-    "int": (int, (1, np.int64(-3)), (True, 1.0, "1", 2**65)),
-    "float": (float, (1.0, 2, np.float32(1), np.nan), (True, "1.0", 1j, None)),
+    "int": (int, (1, np.int64(-3)), (True, 1.0, "1", 2**65, np.timedelta64(1))),
+    "float": (float, (1.0, 2, np.float32(1), np.nan), (True, "1.0", 1j, None, np.timedelta64(1))),
     "str": (str, ("a", ""), (b"a", 1, None)),
     "None": (None, (None,), (0, False)),
     "class": (nn.Module, (nn.ReLU(),), (nn.ReLU, "ReLU")),
@@ -53,7 +53,7 @@ CASES = {
     "mapping": (Mapping[str, Any], ({"a": []},), ({1: []}, None)),
     "items": (Items(LEVEL, [COUNT, None]), ({1.5: 0, "a": None},), ({(): 1}, {"a": -1})),
     "callable": (Callable[[Any], Any], (len, nn.ReLU()), ("len", None)),
-    "number": (Number(Integral, 0, 624), (0, 624), (-1, 625, True, 1.0, 2**28)),
+    "number": (Number(Integral, 0, 624), (0, 624), (-1, 625, True, 1.0, 2**28, np.timedelta64(1))),
     "finite": (FINITE, (0, -1e300), (np.inf, np.nan, "0", 10**400)),
     "share": (SHARE, (0.0, 1), (1.5, -0.1, np.nan)),
     "array": (
