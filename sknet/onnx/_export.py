@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ from sknet import nn
 from sknet._arguments import named_errors
 from sknet._late import optional
 from sknet._tree import map_leaves
+from sknet._warnings import warn_caller
 from sknet.compile import Equation, Graph, capture
 from sknet.compile._symbolic import (
     FIXED,
@@ -41,6 +42,8 @@ OPSET = 20
 IR_VERSION = 10
 ML, ML_OPSET = "ai.onnx.ml", 3
 OFFSET = "offset"
+TOLERATED = 0.01  # of a column's deviation, by which an input may be rounded
+MOST_NAMED = 5  # columns in a warning
 ML_OPERATORS = frozenset({"LabelEncoder"})
 
 
@@ -107,7 +110,8 @@ def export(
     Warns
     -----
     UserWarning
-        If an estimator takes sequences of other lengths than those of the fit, and the model does not.
+        If an estimator takes sequences of other lengths than those of the fit, and the model does not, or if
+        the dtype of the model's inputs rounds a column by more than a hundredth of its deviation.
 
     Notes
     -----
@@ -296,6 +300,9 @@ def _written(
     half = kind == np.float16  # NumPy and SciPy support it less well than single precision
     kind = np.dtype(np.float32) if half else kind
     table = Tables(encoders, kind, splits) if encoders else None
+    prepares: Any = Standardized(scaling, list(inputs)) if table is None and scaling is not None else table
+    if prepares is not None:
+        _warn_of_rounding(np.dtype(np.float16) if half else kind, prepares.numbers())
     names = list(inputs) if table is None else [value.name for value in table.inputs]
     if n_offsets:
         if OFFSET in names:
@@ -373,6 +380,20 @@ def _converted(arrays: Arrays, dtype: np.dtype[Any]) -> Arrays:
     return {name: a.astype(dtype) if a.dtype.kind == "f" else a for name, a in arrays.items()}
 
 
+def _warn_of_rounding(dtype: np.dtype[Any], numbers: Iterable[tuple[str, Any, Any]]) -> None:
+    """Warn of inputs that a dtype rounds by much of their deviation, given their means and deviations."""
+    eps = np.finfo(dtype).eps
+    found = [label for label, mean, scale in numbers if eps * abs(mean) > TOLERATED * scale]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        warn_caller(
+            f"{', '.join(found[:MOST_NAMED])}{more}: an input of {dtype} rounds these columns by more than "
+            f"{TOLERATED:.0%} of their deviation, so the predictions of the model differ: export it with "
+            "dtype='float64'",
+            UserWarning,
+        )
+
+
 class Prepares(Protocol):
     """Nodes of a model before the inputs of a function."""
 
@@ -392,6 +413,13 @@ class Standardized:
     def __init__(self, scaling: Any, names: Sequence[str]) -> None:
         self._units, self.first = scaling.inputs, names[0]
         self.inputs: list[Value] = []
+
+    def numbers(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield columns with their means and deviations."""
+        for name, units in self._units.items():
+            of = "" if len(self._units) == 1 else f" of {name}"
+            for i, (mean, scale) in enumerate(zip(units.mean.flat, units.scale.flat, strict=True)):
+                yield f"column {i}{of}", mean, scale
 
     def write(self, w: Writer, value: Value) -> Value:
         """Write the operations for an input that is standardized; others stay as they are."""

@@ -1,6 +1,6 @@
 """Encoders of tables: their columns as inputs, and their encodings as nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,19 @@ class Tables:
     def first(self) -> str:
         """Name of the first input."""
         return self.inputs[0].name
+
+    def numbers(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the columns that are numbers of the dtype, with their centers and deviations."""
+        labels = [
+            feature.label if self._type_of(feature).kind == "f" else None
+            for feature in self._features
+            if feature.kind != "category"
+            for _ in range(1 + 2 * len(feature.periods))
+        ]
+        for encoder in self._encoders[:1]:
+            for number, *units in zip(*encoder.plan.number_parts(len(labels))[1], strict=True):
+                if labels[number] is not None:
+                    yield labels[number], *units
 
     def write(self, w: Writer, value: Value) -> Value:
         """Write the encodings, which are the first value; others are inputs as they are."""

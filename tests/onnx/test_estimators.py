@@ -226,6 +226,24 @@ def test_compositions_sum_to_one():
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["network", "encoder", "ensemble"])
+def test_inputs_that_single_precision_rounds_are_named_at_export(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal((0, 1e8, 0), size=(80, 3))  # neighbours in float32 are 8 apart
+    y = X[:, 1] - 1e8
+    reg = {
+        "network": sknet.MLPRegressor((4,), max_iter=20, tol=1.0, random_state=0),
+        "encoder": sknet.MLPRegressor((4,), encoder="table", max_iter=20, tol=1.0, random_state=0),
+        "ensemble": sknet.TabularRegressor(budget=0.01, random_state=0),
+    }[kind].fit(X, y)
+    with pytest.warns(UserWarning, match=r"^column 1: an input of float32 .* dtype='float64'$"):
+        onnx.export(reg, dtype="float32")
+    double = onnx.export(reg, dtype="float64")  # without a warning
+    np.testing.assert_allclose(names_and_arrays(double, X)["variable"][:, 0], reg.predict(X), atol=1e-4)
+    reg.fit(X - np.array([0, 1e8, 0]), y)
+    onnx.export(reg, dtype="float32")
+
+
 def test_half_precision_is_close():
     X, y = labelled("multiclass", "str")
     clf = fitted(sknet.MLPClassifier, X, y)
