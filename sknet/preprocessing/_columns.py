@@ -453,11 +453,11 @@ def time_zone(name: str) -> Any:
     """Return a time zone by its name, which is one of the IANA database, or such as "UTC+09:00"."""
     if name == "UTC":
         return datetime.UTC
-    if name.startswith(("UTC+", "UTC-")):
-        return datetime.datetime.strptime(name[3:], "%z").tzinfo
     try:
+        if name.startswith(("UTC+", "UTC-")):
+            return datetime.datetime.strptime(name[3:], "%z").tzinfo
         return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # the last for a folder of zones
         raise ValueError(
             f"the time zone {name!r} is not known here: install tzdata, or convert the column to it before"
         ) from None

@@ -170,6 +170,10 @@ class Schema(FieldsAlone):
     features: tuple[Feature, ...]
     is_sparse: bool
 
+    def _check_stored(self) -> None:
+        if len({feature.name for feature in self.features}) < len(self.features):
+            raise ValueError("several columns have one name")
+
     @classmethod
     def learn(
         cls, estimator: Any, X: Any, categorical_features: Any, asked: Mapping[Any, str] | None = None

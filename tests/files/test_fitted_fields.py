@@ -153,6 +153,7 @@ CONTRADICTIONS = {
     "another temperature": ("ensemble", "TabularClassifier", ["state", "temperature_", "sharp"], 7.0),
     "weights of 2": ("ensemble", "Mix", ["weights", "sharp"], 2.0),
     "encoders that are texts": ("ensemble", "TabularClassifier", ["state", "encoder_"], ["a"]),
+    "two columns of one name": ("table", "Feature", ["name"], "x0"),
     "no encoders": ("ensemble", "TabularClassifier", ["state", "encoder_"], []),
     "an unknown kind": ("ensemble", "Member", ["kind"], "planted()"),
     "predictions that are texts": ("ensemble", "TabularClassifier", ["state", "oof_prediction_"], ["a"]),

@@ -1,6 +1,7 @@
 """Time zones: dates are the local times of the zone that their column had in the fit, in every container."""
 
 import datetime
+import re
 import warnings
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import sknet
+from sknet.persistence import read_any, write
 from tests.estimators.data import quiet
+from tests.files.test_fields import edited, put
 from tests.freezing.test_python import module_of
 
 ZONE = "Europe/Berlin"
@@ -196,6 +199,16 @@ def test_zones_that_cannot_be_stored_or_found():
     X = frame(pd.Series([t.replace(tzinfo=Nameless()) for t in AWARE], dtype=object))
     with pytest.raises(ValueError, match=r"column 'when': the time zone .* has no name by which it could be"):
         sknet.TableEncoder().fit(X)
+
+
+@pytest.mark.parametrize("zone", ["UTC+99:99", "UTC+", "Asia", "Nowhere/City", "/etc/passwd", "a\0b"])
+def test_zones_that_a_file_names_and_nobody_knows(zone, tmp_path):
+    sknet.save(sknet.TableEncoder().fit(FRAME[["when"]]), tmp_path / "it")
+    kind, document = read_any(tmp_path / "it")
+    write(tmp_path / "it", edited(document, "Feature", put(["zone"], zone)), kind)
+    encoder = sknet.load(tmp_path / "it")  # the zone may be known elsewhere
+    with pytest.raises(ValueError, match=f"the time zone {re.escape(repr(zone))} is not known here: install"):
+        encoder.transform(FRAME[["when"]])
 
 
 def test_texts_with_a_zone_that_nobody_understands():
