@@ -327,6 +327,11 @@ class Bounds:
             return ANY
         return float(values.min()), float(values.max())
 
+    def joined(self, x: Any) -> list[Any]:
+        """Return the arrays that an array is joined from."""
+        made = self._made.get(id(x))
+        return made.operands if made is not None and made.name == "concat" else [x]
+
     def _found(self, name: str, operands: list[Any], result: Any) -> Range:
         if name in FIXED:
             return FIXED[name]
@@ -427,17 +432,24 @@ ROUNDED = 1e-5  # beyond 0 and 1, as the bounds are computed
 def look_at_output(model: ModelLike, take: Callable[[Any], Any]) -> None:
     """Warn once if a network returns numbers between 0 and 1 only, and its loss expects logits."""
     memory, loss, module = model.memory, model.loss_function, model.module
-    if memory.looked or model._has_seen_output or not _expects_logits(loss):
+    heads: Mapping[str, Loss] = getattr(loss, "heads", {"": loss})
+    if memory.looked or model._has_seen_output or not any(map(_expects_logits, heads.values())):
         return
     memory.looked = True
-    if _may_end_so(module) and _is_within_unit_range(module, arguments(take(np.arange(1))), model.dtype):
-        warn_caller(
-            f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the softmax "
-            "or sigmoid at the end of the network (whatever the inputs, its outputs lie between 0 and 1), "
-            "since the loss applies its own; or train a Model with NLL() or BinaryCrossEntropy(), which "
-            "expect probabilities",
-            UserWarning,
-        )
+    if not _may_end_so(module):
+        return
+    widths = list((getattr(loss, "outputs", None) or {}).values())
+    ranges = _ranges_of(module, arguments(take(np.arange(1))), model.dtype, widths)
+    for (name, each), (low, high) in zip(heads.items(), ranges, strict=True):
+        if _expects_logits(each) and low >= -ROUNDED and high <= 1 + ROUNDED:
+            of = f" of the head {name!r}" if name else ""
+            warn_caller(
+                f"{each!r}{of} expects raw outputs (logits), but these look like probabilities: remove the "
+                "softmax or sigmoid at the end of the network (whatever the inputs, its outputs lie between "
+                "0 and 1), since the loss applies its own; or train a Model with NLL() or "
+                "BinaryCrossEntropy(), which expect probabilities",
+                UserWarning,
+            )
 
 
 def _may_end_so(module: Module) -> bool:
@@ -446,17 +458,18 @@ def _may_end_so(module: Module) -> bool:
     return not (own and isinstance(last_layer(module)[1], Linear))
 
 
-def _is_within_unit_range(module: Module, inputs: Any, dtype: Any) -> bool:
-    """Tell whether all outputs lie between 0 and 1; False if that is not known."""
-    bounds = Bounds()
+def _ranges_of(module: Module, inputs: Any, dtype: Any, widths: Sequence[int]) -> list[Range]:
+    """Return bounds of the outputs, or of the columns of each head, of which there are so many."""
+    bounds, count = Bounds(), max(len(widths), 1)
     try:
         output = shape_pass(copy_for_shapes(module), shadows(inputs, dtype, bounds), seen=bounds)
     except Exception:  # its code depends on values, or is wrong, which the first step says better
-        return False
+        return [ANY] * count
     if not isinstance(output, Tensor):
-        return False
-    low, high = bounds.of(output.data)
-    return low >= -ROUNDED and high <= 1 + ROUNDED
+        return [ANY] * count
+    parts = bounds.joined(output.data)
+    are_heads = [part.shape[-1:] for part in parts] == [(width,) for width in widths]
+    return [bounds.of(part) for part in parts] if are_heads else [bounds.of(output.data)] * count
 
 
 class CompileMode:

@@ -5,9 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sknet import Model, NetClassifier, NetRegressor, losses, nn, ops
+from sknet import Model, MultiHeadNet, NetClassifier, NetRegressor, losses, nn, ops
 from sknet.engine import fit_many
 
 RNG = np.random.default_rng(0)
@@ -109,6 +110,49 @@ RIGHT = [
 def test_others_do_not(loss, n_outputs, end):
     for network in ending(n_outputs, end):
         assert not warned(lambda: Model(network, loss, random_state=0).fit(X, Y[n_outputs], epochs=2))  # noqa: B023
+
+
+class Heads(nn.Module):
+    """A network with three heads, each of which ends in an operation."""
+
+    def __init__(self, returns, **ends):
+        self.layers = nn.ModuleDict(
+            {"size": nn.Linear(3, 1), "is_red": nn.Linear(3, 1), "kind": nn.Linear(3, 3)}
+        )
+        self.returns, self.ends = returns, ends
+
+    def forward(self, x):
+        found = {name: self.ends.get(name, ops.positive)(layer(x)) for name, layer in self.layers.items()}
+        return self.returns(found)
+
+
+RETURNS = {
+    "dict": dict,
+    "dict in another order": lambda found: dict(reversed(found.items())),
+    "tuple": lambda found: tuple(found.values()),
+    "columns": lambda found: ops.concat(list(found.values()), axis=1),
+}
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+@pytest.mark.parametrize(
+    ("ends", "named"),
+    [
+        ({"is_red": ops.sigmoid}, ["is_red"]),
+        ({"kind": ops.softmax}, ["kind"]),
+        ({"size": ops.sigmoid}, []),
+        ({"size": ops.sigmoid, "is_red": ops.sigmoid, "kind": ops.softmax}, ["is_red", "kind"]),
+    ],
+    ids=["binary", "classes", "a number", "all"],
+)
+def test_each_head_is_looked_at(returns, ends, named):
+    kinds = {"size": "squared_error", "is_red": "log_loss", "kind": "log_loss"}
+    y = {"size": X[:, 0], "is_red": Y[1], "kind": Y[3]}
+    classes = {"is_red": [0, 1], "kind": [0, 1, 2]}
+    net = MultiHeadNet(Heads(RETURNS[returns], **ends), loss=kinds, max_iter=2, random_state=0)
+    for fit in (lambda: net.fit(X, y), lambda: clone(net).partial_fit(X, y, classes=classes)):
+        found = [re.search(r"of the head '(\w+)'", str(each.message))[1] for each in warned(fit)]
+        assert found == named
 
 
 def test_a_regression_between_0_and_1_may_end_in_a_sigmoid():
