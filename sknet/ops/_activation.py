@@ -19,6 +19,7 @@ from sknet.ops._elementwise import (
     exp,
     expm1,
     greater,
+    less,
     multiply,
     sigmoid,
     square,
@@ -154,7 +155,8 @@ def mish(x: Any) -> Tensor:
 
 def hardswish(x: Any) -> Tensor:
     """Return x * clip(x + 3, 0, 6) / 6, a piecewise swish (Howard et al., 2019)."""
-    return multiply(x, hardsigmoid(x))
+    x = as_tensor(x)
+    return where(less(x, -3.0), 0.0, multiply(x, hardsigmoid(x)))
 
 
 def softsign(x: Any) -> Tensor:

@@ -443,8 +443,9 @@ def _extremum_rules(chosen: Any) -> Any:
     """Rules of maximum and minimum: where both are equal, each operand gets half of the gradient."""
 
     def share(g: Tensor, mine: Any, other: Any) -> Tensor:
-        weight = where(equal(mine, other), 0.5, astype(chosen(mine, other), g.dtype))
-        return unbroadcast(g * weight, mine)
+        # Chosen rather than multiplied: an infinite gradient is none of the other's.
+        shared = where(equal(mine, other), 0.5 * g, 0.0)
+        return unbroadcast(where(chosen(mine, other), g, shared), mine)
 
     return (lambda g, _, x, y: share(g, x, y), lambda g, _, x, y: share(g, y, x))
 

@@ -221,8 +221,9 @@ def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def _extremum_vjp(g: Tensor, out: Tensor, x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     """Share the gradient equally among all elements that attain the extremum."""
-    attained = equal(x, spread(out, x, axis, keepdims)).astype(g.dtype)
-    return attained * (spread(g, x, axis, keepdims) / sum(attained, axis, keepdims=True))
+    attained = equal(x, spread(out, x, axis, keepdims))
+    count = sum(attained.astype(g.dtype), axis, keepdims=True)
+    return where(attained, spread(g, x, axis, keepdims) / count, 0.0)
 
 
 def check_not_empty(name: str, x: Any, axis: tuple[int, ...]) -> None:

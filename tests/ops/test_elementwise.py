@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from sknet.autograd import hvp
 from sknet.core import gradients
 from sknet.exceptions import DtypeError, ShapeError
 from tests.ops.helpers import slopes
@@ -247,3 +248,29 @@ class TestAstype:
     def test_complex_is_refused(self):
         with pytest.raises(DtypeError, match="real numbers, got dtype complex64"):
             Tensor([1.0]).astype("complex64")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ops.maximum(x, 0.0),
+        lambda x: ops.maximum(0.0, x),
+        lambda x: -ops.minimum(-x, 0.0),
+        lambda x: ops.relu(x),
+        lambda x: ops.clip(x, 0.0),
+        lambda x: ops.max(ops.stack([x, np.zeros(3)]), axis=0),
+        lambda x: -ops.min(ops.stack([-x, np.zeros(3)]), axis=0),
+        lambda x: ops.hardswish(x - 3.0),
+    ],
+    ids=["maximum", "other side", "minimum", "relu", "clip", "max", "min", "hardswish"],
+)
+@pytest.mark.parametrize(
+    "after", [ops.sqrt, ops.log, lambda x: x**0.5, lambda x: x**1.5], ids=["sqrt", "log", "root", "power"]
+)
+def test_an_infinite_gradient_does_not_reach_what_was_not_chosen(function, after):
+    x = np.array([-800.0, -2.0, -0.5])
+    with np.errstate(all="ignore"):
+        first = grad(lambda x: ops.sum(after(function(x))))(x)
+        (second,) = hvp(lambda x: ops.sum(after(function(x))), (x,), (np.ones(3),))
+    np.testing.assert_array_equal(first.numpy(), 0.0)
+    np.testing.assert_array_equal(second.numpy(), 0.0)
