@@ -105,7 +105,11 @@ class Units:
         if ops.is_sparse(x):
             return self._of_sparse(x, dtype)
         if type(x) is np.ndarray and x.size <= AT_ONCE:
-            return self._at_once(x, np.dtype(dtype))
+            try:
+                return self._at_once(x, np.dtype(dtype))
+            except ValueError:
+                n, lengths = self.mean.size, str(("n", *x.shape[1:])).replace("'", "")
+                raise ValueError(f"X of shape {lengths} must have {n} features, as in the fit") from None
         if isinstance(x, np.ndarray):
             rows = ScaledRows(x, self, np.dtype(dtype))
             return rows if (is_lazy or _is_mapped(x)) and rows.nbytes > MOST_BYTES else rows[:]

@@ -290,11 +290,11 @@ class _SequenceNet(Module):
 
 
 def _mean_of_steps(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the mean over the steps of (n, steps, features) that are no padding."""
+    """Return the mean over the steps of (n, steps, features) that are no padding, 0 where there are none."""
     if mask is None:
         return ops.mean(x, axis=1)
     weight = ops.expand_dims(mask, -1).astype(x.dtype)
-    return ops.sum(x * weight, axis=1) / ops.sum(weight, axis=1)
+    return ops.sum(x * weight, axis=1) / ops.maximum(ops.sum(weight, axis=1), 1)
 
 
 def _mask(x: Any, lengths: Any) -> Tensor | None:
@@ -442,7 +442,8 @@ class TransformerNet(_SequenceNet):
     def forward(self, x: Any, lengths: Any = None) -> Any:
         found = self.positions(self._steps(x))
         mask = _mask(found, lengths)
-        return self.head(_mean_of_steps(self.encoder(found, key_mask=mask), mask))
+        keys = None if lengths is None else _mask(found, ops.maximum(as_tensor(lengths), 1))  # one, at least
+        return self.head(_mean_of_steps(self.encoder(found, key_mask=keys), mask))
 
 
 @described_by(TransformerNet)

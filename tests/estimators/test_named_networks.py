@@ -213,3 +213,22 @@ def test_channels_of_color_images_are_standardized_apart():
 def test_what_does_not_fit(module, X, message):
     with pytest.raises((TypeError, ValueError), match=message):
         NetClassifier(module, max_iter=1).fit(X, LABELS[: len(X)])
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "tcn", "transformer"])
+def test_empty_sequences_are_finite_and_read_no_padding(name):
+    rows = [[], *[row[: 1 + i % 8].tolist() for i, row in enumerate(IDS[:60])]]
+    with quiet():
+        net = NetClassifier(name, max_iter=2, random_state=0).fit(rows, [1, *HAS_THREE[:60]])
+    beside = net.predict_proba([[], [1, 2, 3, 4]])
+    assert np.isfinite(beside).all()
+    np.testing.assert_allclose(net.predict_proba(np.full((1, 8), 5), lengths=[0]), beside[:1], rtol=1e-5)
+    np.testing.assert_array_equal(net.freeze().predict_proba([[], [1, 2, 3, 4]]), beside)
+
+
+def test_steps_have_as_many_features_as_in_the_fit():
+    with quiet():
+        net = NetClassifier("gru", max_iter=1, random_state=0).fit(SERIES, RISES)
+    for predict in (net.predict, net.freeze().predict):
+        with pytest.raises(ValueError, match=r"X of shape \(n, 8, 3\) must have 2 features, as in the fit"):
+            predict(np.zeros((4, 8, 3)))
