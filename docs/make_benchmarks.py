@@ -59,6 +59,7 @@ RUNS = {
     "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),
     "networks": Run("networks.py", {"OMP_NUM_THREADS": "2"}),
     "fashion": Run("fashion.py", {"OMP_NUM_THREADS": "2"}, needs_data=True),
+    "sequences": Run("sequences.py", {"OMP_NUM_THREADS": "1"}),
     "serving": Run("serving.py"),
     "gpu": Run("gpu.py", needs_gpu=True),
     "networks-gpu": Run("networks.py", arguments=("--device", "cuda"), needs_gpu=True),
