@@ -133,6 +133,23 @@ static void N(to_tiles)(const struct tile *t, int are_slopes) {
         }
 }
 
+/* Copy a row, some elements at a time, of which the last overlap those before; calls of memcpy take as long as the
+ * transform of its tiles. */
+static inline void N(copy_row)(const T *x, T *out, int64_t n) {
+    const int64_t step = n < N(lanes) ? N(lanes) / 2 : N(lanes);
+    if (n < step) {
+        memcpy(out, x, (size_t)n * sizeof(T));
+        return;
+    }
+    for (int64_t j = 0; j < n; j += step) {
+        const int64_t k = least(j, n - step);
+        if (step == N(lanes))
+            memcpy(out + k, x + k, sizeof(N(vector)));
+        else
+            memcpy(out + k, x + k, sizeof(N(vector)) / 2);
+    }
+}
+
 /* Write two rows of an image, or the last one. */
 static void N(rows_of_image)(const struct tile *t, const T *tiles, T more, int64_t image, int64_t first) {
     const int64_t line = 2 * (t->tile_columns + N(wide)), step = t->step / (int64_t)sizeof(T);
@@ -146,7 +163,7 @@ static void N(rows_of_image)(const struct tile *t, const T *tiles, T more, int64
             N(images_of)(tiles + k, step, more, pair + 2 * k, line, N(wide));
     }
     for (int64_t h = first; h < least(first + 2, t->rows); h++)
-        memcpy(at(image + h * t->x_row), pair + h % 2 * line, (size_t)t->columns * sizeof(T));
+        N(copy_row)(pair + h % 2 * line, at(image + h * t->x_row), t->columns);
 }
 
 static void N(to_images)(const struct tile *t) {

@@ -147,14 +147,17 @@ def _lead(crew: _Crew, steps: Steps, asked: tuple[Any, int, int], n_threads: int
     fields, size, work = asked
     crew.job[Job.ASKED : Job.ASKED + 5] = address_of(fields), *fields.strides[:2], size, work
     crew.call(steps, n_threads - 1)
-    place, left = address_of(crew.job), 1
+    place, left, began = address_of(crew.job), 1, time.perf_counter()
     try:
         left = steps(place, len(fields) | n_threads << 32, Work.LEAD)
     finally:
+        done = time.perf_counter()
         if left > 0:
             _wait(steps, place)
     if left >= 0:
-        crew.note(bool(left))
+        # Others end with their last share, which one of them may have begun as this thread ended its own.
+        of_share = (done - began) * n_threads / len(fields)
+        crew.note(left > 0 and time.perf_counter() - done > of_share)
     return left >= 0
 
 
