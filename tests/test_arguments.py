@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import sknet
-from sknet import autograd, engine, losses, nn, ops
+from sknet import autograd, engine, losses, nn, onnx, ops
 from sknet._arguments import checked, named_errors
 from sknet.exceptions import ShapeError
 
@@ -152,6 +152,15 @@ CIRCULAR.append(CIRCULAR)
         ),
         (lambda: nn.init.scheme(None, nn.Linear(2, 2), "relu"), "scheme: kind must be one of .* got 'relu'"),
         (lambda: nn.init.scheme("zeros", nn.Linear(2, 2), [1]), r"scheme: kind must be one of .* got \[1\]"),
+        (lambda: onnx.export(nn.ReLU(), example=np.ones(3), dtype=[]), "dtype of an exported model must be"),
+        (
+            lambda: onnx.export(nn.ReLU(), example=np.ones(3), dtype="int8"),
+            "one of .* got 'int8'",
+        ),
+        (
+            lambda: sknet.MLPClassifier(sampler=lambda y: y).fit(np.ones((9, 2)), [0, 1, 2] * 3),
+            "'sampler' parameter of MLPClassifier must be .* a callable that takes y and sample_weight",
+        ),
         (lambda: sknet.freeze(sknet.MLPClassifier), "freeze: estimator must be .* got the class MLPClassif"),
         (
             lambda: engine.compiled_step(nn.Linear(2, 1), np.ones((3, 2)), np.ones((3, 1))),

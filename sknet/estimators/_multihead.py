@@ -34,7 +34,7 @@ from sknet.estimators._head_targets import (
 from sknet.estimators._inputs import follows_namespace, on_host, with_lengths
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._net import MODULE, NetOptions
-from sknet.estimators._options import CONSTRAINTS, SCALE_TARGET, NamedOptions, check_loss_of_logits
+from sknet.estimators._options import CONSTRAINTS, DRAWS, SCALE_TARGET, NamedOptions, check_loss_of_logits
 from sknet.estimators._sequences import SequenceFit
 from sknet.estimators._targets import RealTargets
 from sknet.exceptions import InvalidParameterError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
 OPTIONS: dict[str, Any] = {"loss_weights": [dict, None], "class_weight": [dict, None]}
-SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"weight"}), callable, None]}  # classes are of heads
+SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"weight"}), DRAWS, None]}  # classes are of heads
 WEIGHT = Interval(Real, 0, None, closed="left")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._constraints import invalid, shown
+from sknet._constraints import Taking, invalid, shown
 from sknet._late import available_if
 from sknet._params import resolve
 from sknet._validation import Interval, Options, StrOptions
@@ -88,7 +88,8 @@ SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean", StrOptions({"auto"})
 CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature", "conformal"}), None]}
 CONFORMAL: dict[str, Any] = {"calibrate": [StrOptions({"conformal"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
-SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"balanced", "weight"}), callable, None]}
+DRAWS = Taking(2, "y and sample_weight")
+SAMPLER: dict[str, Any] = {"sampler": [StrOptions({"balanced", "weight"}), DRAWS, None]}
 PLANNED: dict[str, Any] = {"max_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")]}
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up

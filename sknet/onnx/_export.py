@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from sknet import nn
 from sknet._arguments import named_errors
+from sknet._constraints import shown
 from sknet._late import optional
 from sknet._tree import map_leaves
 from sknet._warnings import warn_caller
@@ -28,7 +29,7 @@ from sknet.compile._symbolic import (
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_host
 from sknet.estimators._computation import computation_of, is_estimator
-from sknet.exceptions import CaptureError, StateError
+from sknet.exceptions import CaptureError, DtypeError, StateError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
 from sknet.graphs._export import with_any_lengths
@@ -42,6 +43,7 @@ OPSET = 20
 IR_VERSION = 10
 ML, ML_OPSET = "ai.onnx.ml", 3
 OFFSET = "offset"
+DTYPES = ("float16", "float32", "float64")
 TOLERATED = 0.01  # of a column's deviation, by which an input may be rounded
 MOST_NAMED = 5  # columns in a warning
 ML_OPERATORS = frozenset({"LabelEncoder"})
@@ -133,6 +135,8 @@ def export(
     >>> [output.name for output in onnx.export(clf).graph.output]
     ['label', 'probabilities']
     """
+    if dtype is not None and np.dtype(dtype).name not in DTYPES:
+        raise DtypeError(f"the dtype of an exported model must be one of {list(DTYPES)}, got {shown(dtype)}")
     written = _written_model(model, example, dtype)
     taken = [value.name for value in written.inputs if value.name in written.outputs]
     if taken:
