@@ -144,8 +144,9 @@ def _decided(
     return recipe._replace(early_stopping=stops and not is_full_batch)
 
 
-# The penalty beside the losses of all rows, which is smaller for fewer rows, and for more (docs/ablation.md).
-OF_CLASSES, OF_NUMBERS, LEAST_ROWS, MOST_ROWS = 3.0, 5.0, 200, 1000
+# The penalty beside the losses of all rows, which is smaller for fewer rows, for more, and for few columns,
+# on which a curve needs large weights (docs/ablation.md).
+OF_CLASSES, OF_NUMBERS, LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS = 3.0, 5.0, 200, 1000, 4
 # The rate of the default optimizer is higher for fewer rows, up to a multiple.
 LEAST_RATE, ROWS_OF_RATE, LARGEST_RATE = 1e-3, 2000, 5.0
 
@@ -166,6 +167,7 @@ def _following(
         if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
             share = 1.0 if is_full_batch else rows_in_step(recipe, n_rows) / n_rows
             alpha = penalty * share * min(1.0, trainer.total_weight(given) / LEAST_ROWS, MOST_ROWS / n_rows)
+            alpha *= min(1.0, trainer.n_columns(given) / LEAST_COLUMNS) ** 2
         recipe = recipe._replace(alpha=alpha)
     return recipe
 

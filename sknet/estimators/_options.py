@@ -239,7 +239,8 @@ class NamedOptions(BaseNet):
         numbers 5 times, for classes 3 times the share of them that a batch has, so that the losses of all
         rows together have one penalty, ``5 / 2 * sum of squared weights``; less in proportion below a total
         weight of 200 (rows, without `sample_weight`), and from 1,000 rows on, so that it means nothing for
-        many. With early stopping, and in `partial_fit`, it is 1e-4.
+        many; and for one to three columns of X a sixteenth, a quarter and nine sixteenths of it. With early
+        stopping, and in `partial_fit`, it is 1e-4.
     batch_size : int or "auto", default="auto"
         Rows in a step; "auto" is 200, or all if there are fewer. From 5,000 rows on, `MLPClassifier` and
         `MLPRegressor` take a 150th of them, from 64 to 200. L-BFGS takes all.

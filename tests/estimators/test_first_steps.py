@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
@@ -465,7 +466,7 @@ def test_rows_in_a_step_follow_the_rows(kind, n_rows, size):
     ],
 )
 def test_penalty_and_rate_follow_the_rows(n_rows, params, alpha, lr):
-    X = np.random.default_rng(0).normal(size=(n_rows, 1)).astype("float32")
+    X = np.random.default_rng(0).normal(size=(n_rows, 4)).astype("float32")
     options = {"hidden_layer_sizes": (1,), "max_iter": 1, "early_stopping": False, "random_state": 0}
     regressor = MLPRegressor(**options | params).fit(X, X[:, 0])
     assert regressor.model_.alpha == pytest.approx(alpha)
@@ -473,15 +474,30 @@ def test_penalty_and_rate_follow_the_rows(n_rows, params, alpha, lr):
     assert regressor.get_params()["alpha"] == params.get("alpha", "auto")
 
 
+@pytest.mark.parametrize(("n_columns", "part"), [(1, 1 / 16), (2, 1 / 4), (3, 9 / 16), (4, 1), (9, 1)])
+def test_penalty_is_less_for_few_columns(n_columns, part):
+    X = np.random.default_rng(0).normal(size=(200, n_columns))
+    for rows in (X, X.tolist(), pd.DataFrame(X), scipy.sparse.csr_array(X)):
+        regressor = MLPRegressor((1,), max_iter=1, random_state=0).fit(rows, X[:, 0])
+        assert regressor.model_.alpha == pytest.approx(5 * part)
+
+
+@pytest.mark.parametrize("n_rows", [60, 200, 600])
+def test_defaults_learn_a_curve(n_rows):
+    x = np.linspace(0, 10, n_rows)[:, None]
+    regressor = MLPRegressor(random_state=0).fit(x, np.sin(x[:, 0]))
+    assert regressor.score(x, np.sin(x[:, 0])) > 0.9
+
+
 def test_penalty_counts_weights_as_rows():
     rng = np.random.default_rng(0)
     X, y, weight = rng.normal(size=(30, 3)), np.arange(30) % 3, rng.integers(0, 4, 30)
     repeated = MLPClassifier(random_state=0).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     weighted = MLPClassifier(random_state=0).fit(X, y, sample_weight=weight)
-    assert weighted.model_.alpha == repeated.model_.alpha == pytest.approx(3 * weight.sum() / 200)
+    assert weighted.model_.alpha == repeated.model_.alpha == pytest.approx(27 / 16 * weight.sum() / 200)
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
     doubled = MLPClassifier(random_state=0).fit(X, y, sample_weight=2.0 * weight)
-    assert doubled.model_.alpha == pytest.approx(6 * weight.sum() / 200)
+    assert doubled.model_.alpha == pytest.approx(27 / 8 * weight.sum() / 200)
 
 
 def test_few_rows_are_learned_by_heart():
@@ -496,7 +512,7 @@ def test_parts_have_a_penalty_that_no_number_of_rows_decides():
     regressor = MLPRegressor((2,), random_state=0).partial_fit(X, X[:, 0])
     assert (regressor.model_.alpha, regressor.history_["lr"]) == (1e-4, [1e-3])
     network = NetRegressor(nn.Linear(2, 1), alpha="auto", max_iter=1, random_state=0).fit(X, X[:, 0])
-    assert (network.model_.alpha, network.history_["lr"]) == (pytest.approx(5 / 4), [1e-3])
+    assert (network.model_.alpha, network.history_["lr"]) == (pytest.approx(5 / 16), [1e-3])
     with pytest.raises(ValueError, match="'alpha' parameter of MLPRegressor must be"):
         MLPRegressor(alpha="Auto").fit(X, X[:, 0])
 
