@@ -6,7 +6,7 @@ Numbers are scikit-learn's digits, 8 steps of 8 numbers each. Texts are the firs
 functions and classes in NumPy, SciPy, scikit-learn and the standard library, 500 of each, of different
 lengths, as ids of the 2,000 words that are most frequent in the rows to train on; which of the four a text
 describes is to be told. Nothing is set but the seed and, so that a fit takes some seconds, ``max_iter=12``
-and ``lr=5e-3``. A fifth of the rows is held out, and looked at once. CPU seconds are those of all threads.
+and ``lr=5e-3``. A fifth of the rows is held out. CPU seconds are those of all threads.
 """
 
 import importlib
