@@ -175,6 +175,7 @@ def jobs_of(n_jobs: int | None) -> int:
     return int(effective_n_jobs(n_jobs))
 
 
+@cache
 def current_core() -> Callable[[], int] | None:
     """Return a function that returns the number of the current core; None where threads cannot be placed."""
     if not hasattr(os, "sched_setaffinity"):

@@ -5,7 +5,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
-LAYOUT = 2  # of what native code is told, as in native.h; a build that knows another would misread it
+LAYOUT = 3  # of what native code is told, as in native.h; a build that knows another would misread it
 OLD = "the compiled extension is of another version of the source, from which it must be built again"
 
 
@@ -23,6 +23,17 @@ class Core(Protocol):
 
     def passes(self, place: int, size: int, work: int, /) -> int:
         """Go over arrays once, where NumPy makes many passes."""
+
+    def serve(self, thread: int, /) -> None:
+        """Take shares of works for ever, as the thread of this number, from 1 on."""
+
+    def crew(self, threads: int, started: int, /) -> None:
+        """Say how many threads may share works, and how many there are beside a leader; 0: forget all."""
+
+    def share(
+        self, fields: int, count: int, step: int, of_thread: int, size: int, threads: int, work: int, /
+    ) -> None:
+        """Do shares of a pass, in up to this many threads."""
 
     def isa(self) -> str:
         """Return the name of the set of instructions in use."""

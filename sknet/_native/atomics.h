@@ -4,9 +4,6 @@
 #define SKNET_ATOMICS_H
 
 #include <stdint.h>
-#ifndef _WIN32
-#include <sched.h>
-#endif
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
@@ -23,17 +20,21 @@ static inline int replaced_now(int64_t *x, int64_t old, int64_t value) {
     return _InterlockedCompareExchange64(x, value, old) == old;
 }
 
+static inline int64_t exchanged_now(int64_t *x, int64_t value) { return _InterlockedExchange64(x, value); }
+
 #else
 
-static inline int64_t read_now(const int64_t *x) { return __atomic_load_n(x, __ATOMIC_ACQUIRE); }
+static inline int64_t read_now(const int64_t *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
 
-static inline void write_now(int64_t *x, int64_t value) { __atomic_store_n(x, value, __ATOMIC_RELEASE); }
+static inline void write_now(int64_t *x, int64_t value) { __atomic_store_n(x, value, __ATOMIC_SEQ_CST); }
 
-static inline void add_now(int64_t *x, int64_t value) { __atomic_fetch_add(x, value, __ATOMIC_ACQ_REL); }
+static inline void add_now(int64_t *x, int64_t value) { __atomic_fetch_add(x, value, __ATOMIC_SEQ_CST); }
 
 static inline int replaced_now(int64_t *x, int64_t old, int64_t value) {
-    return __atomic_compare_exchange_n(x, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return __atomic_compare_exchange_n(x, &old, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
+
+static inline int64_t exchanged_now(int64_t *x, int64_t value) { return __atomic_exchange_n(x, value, __ATOMIC_SEQ_CST); }
 
 #endif
 
@@ -45,15 +46,6 @@ static inline void rest_a_moment(void) {
     __asm__ volatile("yield");
 #elif defined(_M_X64) || defined(_M_ARM64)
     YieldProcessor();
-#endif
-}
-
-/* Let another thread have the core. */
-static inline void give_way(void) {
-#ifdef _WIN32
-    rest_a_moment();
-#else
-    sched_yield();
 #endif
 }
 

@@ -114,22 +114,3 @@ static void carry_piece(const struct piece *piece) {
     default: part(one, start, count);
     }
 }
-
-/* Carry out a long instruction together with threads that are awake; return 0 if it is left to this one. */
-static int in_pieces(const struct turn *turn, const int64_t *one, int64_t step) {
-    struct job *job = at(turn->job);
-    const int64_t n = length_of(one);
-    if (n < LONG || read_now(&job->awake) == 0)
-        return 0;
-    const int64_t each = (n + PIECES * UNIT - 1) / (PIECES * UNIT) * UNIT;
-    struct piece pieces[PIECES];
-    int64_t count = 0;
-    for (int64_t start = 0; start < n; start += each)
-        pieces[count++] = (struct piece){(int64_t)(intptr_t)one, start, least(each, n - start), step};
-    const int64_t asked[5] = {(int64_t)(intptr_t)pieces, sizeof *pieces, 0, 0, PIECE}; /* a `work_of` */
-    if (!lead_all(job, NATIVE, asked, count | turn->threads << 32))
-        return 0;
-    while (!is_over(job, LOOKS))
-        give_way();
-    return 1;
-}

@@ -4,6 +4,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <string.h>
+
+#include "atomics.h"
 #include "native.h"
 
 static const struct kernels *kernels = &sknet_baseline;
@@ -22,7 +25,7 @@ static const struct kernels *level(int number) {
 }
 
 static const int levels[] = {4, 3, 2, 0};
-enum { N_LEVELS = sizeof levels / sizeof levels[0], MOST_ARGUMENTS = 6 };
+enum { N_LEVELS = sizeof levels / sizeof levels[0], MOST_ARGUMENTS = 7 };
 
 /* Read integers; return 0, with an error set, if there are more or fewer, or others. */
 static int read_integers(PyObject *const *given, Py_ssize_t n_given, Py_ssize_t n, int64_t *out) {
@@ -115,6 +118,61 @@ static PyObject *call_pass(PyObject *self, PyObject *const *given, Py_ssize_t n)
     return PyLong_FromLongLong(found);
 }
 
+/* -- threads that share work ---------------------------------------------------------------------------- */
+
+struct crew sknet_crew;
+
+void sknet_wait(void *lock, int64_t microseconds) { PyThread_acquire_lock_timed(lock, microseconds, 0); }
+
+void sknet_wake(void *lock) { PyThread_release_lock(lock); }
+
+/* Return a lock that is closed, or NULL with an error set. */
+static void *closed_lock(void) {
+    void *found = PyThread_allocate_lock();
+    if (found == NULL)
+        return PyErr_NoMemory();
+    PyThread_acquire_lock(found, 1);
+    return found;
+}
+
+/* Do shares of others' work for ever, as the thread of a number from 1 on. */
+static PyObject *call_serve(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[1];
+    (void)self;
+    if (!read_integers(given, n, 1, x) || (sknet_crew.calls[x[0] - 1] = closed_lock()) == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    kernels->serve(x[0]);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* Say how many threads may share work, with their leader, and how many others there are; 0 in a forked process. */
+static PyObject *call_crew(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[2];
+    (void)self;
+    if (!read_integers(given, n, 2, x))
+        return NULL;
+    if (x[0] == 0)
+        memset(&sknet_crew, 0, sizeof sknet_crew);
+    if (sknet_crew.nap == NULL && (sknet_crew.nap = closed_lock()) == NULL)
+        return NULL;
+    write_now(&sknet_crew.threads, x[0]);
+    write_now(&sknet_crew.started, x[1]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_share(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    int64_t x[MOST_ARGUMENTS];
+    (void)self;
+    if (!read_integers(given, n, 7, x))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    kernels->share_out(x[6], x[0], x[1], x + 2, 1 << 28, x[5]);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *isa(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     return PyUnicode_FromString(kernels->name);
@@ -157,6 +215,9 @@ static PyMethodDef methods[] = {
     {"unchecked", FAST(call_unchecked), METH_FASTCALL, "Carry out the instructions of a turn for rows of an array."},
     {"rows", FAST(call_rows), METH_FASTCALL, "Encode rows of a table."},
     {"passes", FAST(call_pass), METH_FASTCALL, "Go over arrays: address of what describes them, size and work."},
+    {"serve", FAST(call_serve), METH_FASTCALL, "Take shares of works for ever: number of the thread, from 1 on."},
+    {"crew", FAST(call_crew), METH_FASTCALL, "Say how many threads share works, and how many others there are."},
+    {"share", FAST(call_share), METH_FASTCALL, "Share a pass over arrays among threads."},
     {"isa", isa, METH_NOARGS, "Return the name of the set of instructions in use."},
     {"isas", isas, METH_NOARGS, "Return the names of those that can be used, the newest first."},
     {"use", use, METH_O, "Use a set of instructions from now on."},

@@ -24,9 +24,8 @@
 #include "draws.inc.c"
 #include "erfc.inc.c"
 #include "norms.inc.c"
-#include "jobs.inc.c"
 #include "rows.inc.c"
 #include "runner.inc.c"
 #include "passes.inc.c"
 
-const struct kernels KERNELS = {NAME, steps, rows, pass};
+const struct kernels KERNELS = {NAME, steps, rows, pass, serve, share_out};

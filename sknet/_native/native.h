@@ -42,27 +42,30 @@ struct kernels {
     int64_t (*steps)(int64_t turns, int64_t count);
     int64_t (*rows)(int64_t table, int64_t count, int64_t chosen, int64_t places, int64_t out, int64_t room);
     int64_t (*pass)(int64_t place, int64_t size, int64_t work);
+    void (*serve)(int64_t thread);
+    void (*share_out)(int64_t work, int64_t fields, int64_t count, const int64_t *steps, int64_t weight,
+                      int64_t threads);
 };
 
 extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { LAYOUT = 2, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
+enum { LAYOUT = 3, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
     FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, UNIFORM, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
-    STANDARDIZE, CODED,
+    STANDARDIZE, CODED, PRODUCT,
 };
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
 
 /* Instructions and their number, how often they are carried out, and the number of the first step.
  *
- * job, threads: which threads may share long instructions, and how many; 0 for none. */
+ * shared: whether threads may share long instructions. */
 struct turn {
-    int64_t program, length, count, counter, job, threads;
+    int64_t program, length, count, counter, shared;
 };
 
 /* Rows of elements that are copied or converted: `rows` are their numbers in the source, 0 for all. */
@@ -104,7 +107,8 @@ enum codes { OF_TABLE, OF_CHOSEN, OF_NUMBER };
 
 enum work {
     CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES,
-    SUMS_OF_ROWS, SCALED_ROWS, SERVE, LEAD, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST, PIECE,
+    SUMS_OF_ROWS, SCALED_ROWS, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST, PIECE,
+    SHARE_OF_PRODUCT,
 };
 
 /* Images and kernels that are convolved channel by channel.
@@ -183,20 +187,26 @@ struct share {
     struct product product;
 };
 
-/* Work in shares: the address of what describes the first one to the first thread, bytes to the next share and to
- * the next thread, the size of an element, and a `work` of those above. */
-struct work_of {
-    int64_t fields, share, thread, size, work;
-};
-
-/* Shared work, which threads may read at any time.
+/* The work that threads share at a time, which they may read at any time, and the threads.
  *
  * open: how many shares nobody has taken yet, and, from bit 32 on, how many threads may take some. left: how many
- * are not done yet; in another line of the cache. looks: for how long a thread looks for more work. awake: threads
- * that look for some. busy: whether there is some. now, asked: a `work_of` that is open, and what `LEAD` opens. */
-struct job {
-    int64_t open, unused[7], left, unused_too[7], now[5], looks, awake, busy, asked[5];
+ * are not done yet; in another line of the cache. work, fields, share, thread, size: what each share is given, see
+ * `do_share`. busy: whether a thread leads. threads: how many may share, with the leader. started: how many others
+ * there are. skipped: small works that woke nobody. helped: shares that others did since one was late. alone, lates: weight of works that are not shared, after threads were late, and how often. looks: for how long a thread looks for more work. resting, calls: of each thread, whether it waits for a call,
+ * and the lock that it waits for. nap: a lock that nobody opens. */
+enum { MOST_HELPERS = 63 };
+
+struct crew {
+    int64_t open, unused[7], left, unused_too[7], work, fields, share, thread, size, busy, threads, started, skipped,
+        helped, alone, lates, looks, resting[MOST_HELPERS];
+    void *calls[MOST_HELPERS], *nap;
 };
+
+extern struct crew sknet_crew;
+
+/* Wait for a lock, for so many microseconds or until another thread opens it if they are negative; open it. */
+void sknet_wait(void *lock, int64_t microseconds);
+void sknet_wake(void *lock);
 
 /* Some elements of an instruction, in a step of a turn. */
 struct piece {

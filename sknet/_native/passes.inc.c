@@ -8,6 +8,7 @@ static int64_t pass_of_double(int64_t place, int64_t work) {
     case LSTM_BACKWARD: lstm_backward_double(at(place)); break;
     case LSTM_STEPS: lstm_steps_double(at(place)); break;
     case LSTM_BACK_STEPS: lstm_back_steps_double(at(place)); break;
+    case BY_TILES: share_double(at(place)); break;
     case LARGEST: largest_double(at(place)); break;
     case PUT_LARGEST: put_largest_double(at(place)); break;
     default: return 1;
@@ -24,6 +25,7 @@ static int64_t pass_of_float(int64_t place, int64_t work) {
     case LSTM_BACKWARD: lstm_backward_float(at(place)); break;
     case LSTM_STEPS: lstm_steps_float(at(place)); break;
     case LSTM_BACK_STEPS: lstm_back_steps_float(at(place)); break;
+    case BY_TILES: share_float(at(place)); break;
     case LARGEST: largest_float(at(place)); break;
     case PUT_LARGEST: put_largest_float(at(place)); break;
     case NORM: norm(at(place)); break;
@@ -35,13 +37,9 @@ static int64_t pass_of_float(int64_t place, int64_t work) {
     return 0;
 }
 
-/* Do a work; `size` is that of an element, or what threads are told. */
+/* Do a work; `size` is that of an element. */
 static int64_t pass(int64_t place, int64_t size, int64_t work) {
-    switch ((enum work)work) {
-    case BY_TILES: by_tiles(place, size); return 0;
-    case SERVE: serve(at(place), size); return 0;
-    case LEAD: return lead(at(place), size);
-    case PIECE: carry_piece(at(place)); return 0;
-    default: return size == 4 ? pass_of_float(place, work) : pass_of_double(place, work);
-    }
+    if (work == PIECE)
+        return carry_piece(at(place)), 0;
+    return size == 4 ? pass_of_float(place, work) : pass_of_double(place, work);
 }

@@ -38,6 +38,22 @@ static void call_loops(const int64_t *one) {
     }
 }
 
+/* Divide a product along an axis: that of the batch, of rows of the first operand, or of columns of the second. */
+static void share_of_product(const int64_t *one, int64_t share) {
+    const int64_t axis = one[30], length = one[12 + axis], grain = axis == 0 ? 1 : axis == 1 ? 4 : 16;
+    const int64_t count = length / grain, first = count * share / one[31] * grain;
+    const int64_t end = share + 1 == one[31] ? length : count * (share + 1) / one[31] * grain;
+    int64_t part[WIDTH];
+    memcpy(part, one, sizeof part);
+    part[12 + axis] = end - first;
+    if (axis != 3)
+        part[3] += first * one[axis == 0 ? 16 : 19];
+    if (axis != 1)
+        part[4] += first * one[axis == 0 ? 17 : 22];
+    part[5] += first * one[axis == 0 ? 18 : axis == 1 ? 23 : 24];
+    call_loops(part);
+}
+
 static void add_multiple(const int64_t *one) {
     const int is_zero = one[1] == 4 ? add_zero_times_float(one[4], one[5], one[7], one[9])
                                     : add_zero_times_double(one[4], one[5], one[7], one[9]);
@@ -107,6 +123,15 @@ static int coded(const int64_t *one) {
 }
 
 #include "chains.inc.c"
+#include "jobs.inc.c"
+
+static void product(const int64_t *one) {
+    const int64_t steps[3] = {0, 0, 0};
+    int64_t weight = one[7] * one[25];
+    for (int i = 0; i < 4; i++)
+        weight *= one[12 + i];
+    share_out(SHARE_OF_PRODUCT, (int64_t)(intptr_t)one, one[31], steps, weight, INT32_MAX);
+}
 
 /* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
 static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
@@ -137,6 +162,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case QUOTIENTS: update_part(one, 0, one[2]); return 1;
     case STANDARDIZE: return standardize(one);
     case CODED: return coded(one);
+    case PRODUCT: product(one); return 1;
     }
     return 0;
 }
@@ -147,7 +173,7 @@ static int64_t turned(const struct turn *turn) {
     for (int64_t step = 0; step < turn->count; step++)
         for (int64_t i = 0; i < turn->length; i++) {
             const int64_t *one = program + i * WIDTH;
-            if (!(turn->job && in_pieces(turn, one, step)) && !carry_out(one, step, turn->counter))
+            if (!(turn->shared && in_pieces(one, step)) && !carry_out(one, step, turn->counter))
                 return step;
             i += one[0] == CHAIN ? one[1] : 0;
         }

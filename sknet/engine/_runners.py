@@ -109,18 +109,18 @@ WORK = {
     **{primitive.name: convolution_work for primitive in ROLES},
     **dict.fromkeys(INPUT_INDEX, recurrence_work),
 }
-_known: "WeakKeyDictionary[Plan, Threads]" = WeakKeyDictionary()
+_known: "WeakKeyDictionary[Plan, dict[bool, Threads]]" = WeakKeyDictionary()
 
 
-def threads_for(plan: "Plan") -> Threads:
+def threads_for(plan: "Plan", is_native: bool) -> Threads:
     """Return how many threads the products of a program should have: 1, or as many as BLAS takes."""
-    found = _known.get(plan)
-    if found is None:
-        found = _known[plan] = _threads_for(plan)
-    return found
+    found = _known.setdefault(plan, {})
+    if is_native not in found:
+        found[is_native] = _threads_for(plan, is_native)
+    return found[is_native]
 
 
-def _threads_for(plan: "Plan") -> Threads:
+def _threads_for(plan: "Plan", is_native: bool) -> Threads:
     shared, products = 0, [0.0]
     for equation in plan.graph.equations:
         name = equation.primitive.name
@@ -134,7 +134,9 @@ def _threads_for(plan: "Plan") -> Threads:
             products.append(math.prod(rows) * (y[-1] if len(y) > 1 else 1))
         elif name in OTHERS:
             products.append(math.inf)
-    if shared > sum(products) and are_shared():
+    total = sum(products)
+    is_shared = shared > total or (is_native and TINY < max(products) < math.inf)
+    if is_shared and are_shared():
         return Threads(1, leaves_cores=True)
     return Threads(1 if TINY < max(products) <= SMALL and not shared else None)
 
@@ -260,9 +262,12 @@ class CompiledSteps(Steps):
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
+    is_native = False
+
     @property
     def threads_needed(self) -> Threads:
-        return threads_for(self.program_for(min(self.batches.size, self.batches.n_samples)).plan)
+        program = self.program_for(min(self.batches.size, self.batches.n_samples))
+        return threads_for(program.plan, self.is_native)
 
     @property
     def draws(self) -> bool:
@@ -400,6 +405,8 @@ MOST_TURNS = 1 << 20  # bytes of their instructions
 class NativeSteps(CompiledSteps):
     """Steps by the calls of a NumPy plan in native code and by the plan where data have an unusual layout."""
 
+    is_native = True
+
     def __init__(self, model: ModelLike, batches: Batches, check_finite: bool, copies: bool = False) -> None:
         super().__init__(model, batches, check_finite, copies)
         self._per_native_step = 1e-3  # seconds
@@ -434,7 +441,8 @@ class NativeSteps(CompiledSteps):
             data = X, batches.y, batches.weight
             try:
                 most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
-                run = native.NativeRun(parts, data, self.check_finite, most)
+                shares = self.threads_needed.leaves_cores
+                run = native.NativeRun(parts, data, self.check_finite, most, shares)
             except native.UnsupportedError:
                 self._runs[key] = None
             else:

@@ -56,7 +56,7 @@ class NativeRows:
             Field.STEPS: self._address(steps),
         }
         self._n_numbers = table.numbers.shape[1]
-        self._fields = np.array([described[field] for field in Field], np.int64)
+        self._fields = np.array([described[field] for field in vars(Field).values()], np.int64)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("it holds addresses of this process, and cannot be pickled or copied: make it again")

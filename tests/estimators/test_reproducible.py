@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from sknet import NetClassifier, config_context, neural_network, nn
 from sknet.optim import SGD
+from sknet.tabular import TabularClassifier
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, same_bits
 from tests.project import ROOT
 
@@ -112,19 +113,45 @@ NETWORKS = {
     ),
     (64, 12, 5): Recurrent(),
 }
+# Sums over long lengths, which BLAS's own threads make in another order than one thread.
+LONG = {
+    (200, 784): nn.Sequential(nn.Linear(784, 256), nn.Tanh(), nn.Dropout(0.3), nn.Linear(256, 3)),
+    (200, 1000): nn.Sequential(nn.Linear(1000, 30), nn.ReLU(), nn.Linear(30, 3)),
+    (100, 1, 28, 28): nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1352, 200), nn.Linear(200, 3)
+    ),
+}
 
 
-@pytest.mark.parametrize("native", ["auto", "never"])
-@pytest.mark.parametrize("shape", NETWORKS, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "native"),
+    [*[(shape, native) for shape in NETWORKS for native in ("auto", "never")], *[(x, "auto") for x in LONG]],
+    ids=str,
+)
 def test_any_number_of_threads(shape, native):
-    """Products with few terms; BLAS itself adds those of long ones in another order in several threads."""
+    """On NumPy's plan only sums of few terms: BLAS's own threads add long ones in another order."""
+    if shape in LONG:
+        pytest.importorskip("sknet._native._core", reason="native code was not built")
     X, y = np.random.default_rng(0).normal(size=shape).astype(np.float32), np.arange(shape[0]) % 3
     found = []
     for count in (1, 2, 4):
         with threadpool_limits(count, "blas"), config_context(native=native):
-            net = NetClassifier(NETWORKS[shape], max_iter=2, batch_size=shape[0] // 2, random_state=0)
+            module = {**NETWORKS, **LONG}[shape]
+            net = NetClassifier(module, max_iter=2, batch_size=shape[0] // 2, random_state=0)
             parameters = net.fit(X, y).model_.module.named_parameters()
             found.append({name: x.numpy().tobytes() for name, x in parameters})
+    assert found[0] == found[1] == found[2]
+
+
+def test_tables_of_any_number_of_threads():
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
+    X = np.random.default_rng(0).normal(size=(700, 40))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    found = []
+    for count in (1, 2, 4):
+        with threadpool_limits(count, "blas"), config_context(native="auto"):
+            model = TabularClassifier(n_folds=2, members=1, budget=0.02, random_state=0).fit(X, y)
+            found.append(model.oof_prediction_.tobytes())
     assert found[0] == found[1] == found[2]
 
 

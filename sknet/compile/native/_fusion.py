@@ -55,7 +55,7 @@ def _is_near(known: list[tuple[Row, int, list[Use]]], arrays: set[tuple[int, int
 
 def _finished(chain: list[Row], length: int) -> Iterator[Row]:
     if len(chain) > 1:
-        yield [int(Kind.CHAIN), len(chain), length, CHUNK, *[0] * (WIDTH - 4)]
+        yield _row(Kind.CHAIN, len(chain), length, CHUNK)
     yield from chain
 
 
@@ -261,7 +261,7 @@ def _quotients(rows: list[Row]) -> Row | None:
     return _row(Kind.QUOTIENTS, size, root[12], 0, v, more, m, q, factor, w, rate, factors)
 
 
-def _is(row: Row, meaning: Meaning) -> bool:
+def _is(row: Row, meaning: int) -> bool:
     return row[0] == Kind.LOOP and row[MEANING] == meaning
 
 
@@ -316,5 +316,5 @@ def contracted_body(size: int) -> int | None:
     return None
 
 
-def _row(kind: Kind, *fields: int) -> Row:
-    return [int(kind), *fields, *[0] * (WIDTH - 1 - len(fields))]
+def _row(kind: int, *fields: int) -> Row:
+    return [kind, *fields, *[0] * (WIDTH - 1 - len(fields))]

@@ -1,9 +1,10 @@
 """Instructions: rows of integers that the C extension carries out, and the addresses and layouts in them."""
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,36 +99,40 @@ def _address_in(function: Any) -> int | None:
 # -- instructions: a function of the runner and its arguments, mostly addresses ---------------------
 
 WIDTH = 32  # integers per instruction
-TURN = 6  # integers per turn: instructions and their number, steps, the first, and threads that help
+TURN = 5  # integers per turn: instructions and their number, steps, the first, and whether threads help
 MEANING = 31  # field of a loop that only `_fusion` reads: see `Meaning`
 OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
+AXIS, SHARES = 30, 31  # fields of a product: the axis that is divided, and into how many shares
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Pairs of dtypes between which elements are converted; NumPy converts all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
 
 
+def _numbered(names: str) -> SimpleNamespace:  # enumerations take a process a millisecond
+    return SimpleNamespace(**{name: i for i, name in enumerate(names.split())})
+
+
 # The first field; the others follow, in this order. `b` is the number of the step in a run.
-Kind = IntEnum(
-    "Kind",
+Kind = _numbered(
     "LOOP BLAS SPREAD COPY CONVERT MASK REPLACE FILL PUT ADD_ROWS ADD_MULTIPLE BOUNDS TABLE HOST "
     "FINITE COUNTER NOTHING ADD_ROW_RELU MASK_POSITIVE UNIFORM CHAIN MOMENTS SQUARES QUOTIENTS "
-    "STANDARDIZE CODED",
-    start=0,
+    "STANDARDIZE CODED PRODUCT"
 )
 
 
 # Operations of a matrix and a row or column that is broadcast to it.
-Spread = IntEnum("Spread", "ADD_ROW SUBTRACT_COLUMN MULTIPLY_COLUMN DIVIDE_COLUMN", start=0)
+Spread = _numbered("ADD_ROW SUBTRACT_COLUMN MULTIPLY_COLUMN DIVIDE_COLUMN")
 
 
 # Loops that may be fused with a neighbouring instruction.
-Meaning = IntEnum("Meaning", "OTHER RELU IS_POSITIVE SQUARE ROOT SUM QUOTIENT PRODUCT", start=0)
+Meaning = _numbered("OTHER RELU IS_POSITIVE SQUARE ROOT SUM QUOTIENT PRODUCT")
 
 
 class Tape:
     """Collects instructions, and keeps alive what they point to."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: float = math.inf) -> None:
+        self.shared = shared  # from so many multiplications on, shares of a product have one thread of BLAS
         self.rows: list[list[int]] = []
         self._alive: list[np.ndarray] = []
 
@@ -140,10 +145,14 @@ class Tape:
         """Return the address of a constant."""
         return self.address(np.array(value, dtype))
 
-    def add(self, kind: Kind, *fields: int) -> int:
+    def add(self, kind: int, *fields: int) -> int:
         """Append an instruction; return its position."""
-        self.rows.append([int(kind), *map(int, fields), *[0] * (WIDTH - 1 - len(fields))])
+        self.rows.append([kind, *map(int, fields), *[0] * (WIDTH - 1 - len(fields))])
         return len(self.rows) - 1
+
+    def has_shares(self, least: int = 2) -> bool:
+        """Tell whether threads share a product; with 1, whether any has one thread of BLAS."""
+        return any(row[0] == Kind.PRODUCT and row[SHARES] >= least for row in self.rows)
 
     def finished(self) -> np.ndarray:
         """Return all instructions: ndarray of shape (n, WIDTH), dtype=int64."""
@@ -154,50 +163,24 @@ class Tape:
 
 
 # Kinds of passes over arrays.
-Work = IntEnum(
-    "Work",
+Work = _numbered(
     "CONVOLVED WEIGHT ERFC LSTM_FORWARD LSTM_BACKWARD NORM NORM_GRADIENT LSTM_STEPS BY_TILES "
-    "SUMS_OF_ROWS SCALED_ROWS SERVE LEAD LSTM_BACK_STEPS LARGEST PUT_LARGEST PIECE",
-    start=0,
+    "SUMS_OF_ROWS SCALED_ROWS LSTM_BACK_STEPS LARGEST PUT_LARGEST PIECE SHARE_OF_PRODUCT"
 )
 
 
 # Images and their tiles.
-Tile = IntEnum(
-    "Tile",
+Tile = _numbered(
     "X X_SAMPLE X_CHANNEL X_ROW X_COLUMN TILES STEP ROOM BIAS SAMPLES CHANNELS ROWS COLUMNS TOP "
-    "LEFT TILE_ROWS TILE_COLUMNS",
-    start=0,
+    "LEFT TILE_ROWS TILE_COLUMNS"
 )
 
 
-class Product(IntEnum):
-    """Products of tiles: SHAPE is the first of four lengths, STRIDES of nine steps in bytes."""
-
-    MATMUL = 0
-    MATMUL_DATA = 1
-    LEFT = 2
-    RIGHT = 3
-    OUT = 4
-    SHAPE = 5
-    STRIDES = 9
-    SUMS = 18
-    SAMPLES = 19
-    PART = 20
-    GROUPS = 21
-    APART = 22
-
-
-class Job(IntEnum):
-    """Work that threads share; ASKED is where what Python asks for begins."""
-
-    OPEN = 0
-    LEFT = 8
-    NOW = 16
-    LOOKS = 21
-    AWAKE = 22
-    BUSY = 23
-    ASKED = 24
+# Products of tiles: SHAPE is the first of four lengths, STRIDES of nine steps in bytes.
+Product = SimpleNamespace(
+    MATMUL=0, MATMUL_DATA=1, LEFT=2, RIGHT=3, OUT=4, SHAPE=5, STRIDES=9, SUMS=18, SAMPLES=19, PART=20,
+    GROUPS=21, APART=22,
+)  # fmt: skip
 
 
 # -- rows of tables: arguments are the address of a number for each `Field`, how many rows, the addresses of
@@ -205,16 +188,14 @@ class Job(IntEnum):
 
 
 # Fields that describe a table and its encoding: numbers, and addresses of arrays.
-Field = IntEnum(
-    "Field",
+Field = _numbered(
     "NUMBERS STRIDE N_NUMBERS CENTERS N_VALUES KEPT MIDDLES SCALES IS_PHASE N_BINS BIN_NUMBERS LOW "
-    "INVERSE SMALLEST LARGEST N_FLAGS FLAGS N_COLUMNS COLUMNS WIDTH STEP N_STEPS STEPS",
-    start=0,
+    "INVERSE SMALLEST LARGEST N_FLAGS FLAGS N_COLUMNS COLUMNS WIDTH STEP N_STEPS STEPS"
 )
 
 
 # Source of the codes of a column of levels.
-Codes = IntEnum("Codes", "OF_TABLE OF_CHOSEN OF_NUMBER", start=0)
+Codes = _numbered("OF_TABLE OF_CHOSEN OF_NUMBER")
 
 
 # -- layouts of arrays --------------------------------------------------------------------------
@@ -279,7 +260,7 @@ def looped(
     arrays: Sequence[Array],
     lengths: list[int],
     strides: list[list[int]],
-    meaning: Meaning = Meaning.OTHER,
+    meaning: int = Meaning.OTHER,
     in_parts: bool = False,
     core: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> bool:

@@ -159,7 +159,7 @@ def _do_in_shares(
             shares[:, place] += starts[:-1] * step
     shares[:, field] = np.diff(starts)
     each = np.broadcast_to(shares[:, np.newaxis], (n_shares, n_shares, len(fields)))
-    share_out(steps, each, size, work)
+    share_out(each, size, work)
 
 
 class NativeNorms:
@@ -230,7 +230,7 @@ class NativeNorms:
 
 
 # The description of images, that of the result behind it, and that of products behind both.
-OF_RESULT, OF_PRODUCTS = len(Tile), 2 * len(Tile)
+OF_RESULT, OF_PRODUCTS = len(vars(Tile)), 2 * len(vars(Tile))
 LEFT, RIGHT, OUT = (OF_PRODUCTS + i for i in (Product.LEFT, Product.RIGHT, Product.OUT))
 N_FIELDS = OF_PRODUCTS + Product.APART + 1
 
@@ -277,7 +277,7 @@ class NativeTiles:
         apart = tuple([(field, room.strides[0]) for field, room in (*own, *rooms)])
         steps_of = x.strides[0], result.strides[0], 0 if sums is None else sums.strides[0]
         fields = _differences(task.shares, steps_of, apart) + np.array([*tiles, *product], np.int64)
-        share_out(self._pass, fields, x.itemsize)
+        share_out(fields, x.itemsize, Work.BY_TILES)
         return True
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from sknet.compile._calls import Call
 from sknet.compile.native._instructions import (
+    AXIS,
+    SHARES,
     Array,
     Kind,
     Meaning,
@@ -35,7 +37,7 @@ from sknet.compile.native._instructions import (
 from sknet.compile.numpy import add_multiple, check_indices, fill_uniform, write_largest
 from sknet.ops._codes import coded_forward
 
-SPREADS: dict[Any, Spread] = {
+SPREADS: dict[Any, int] = {
     np.add: Spread.ADD_ROW,
     np.subtract: Spread.SUBTRACT_COLUMN,
     np.multiply: Spread.MULTIPLY_COLUMN,
@@ -54,7 +56,7 @@ EXACT = frozenset(
 
 # Ufuncs whose loops round an element by its position among some, a power of 2: those of parts are the same.
 EVEN = frozenset({np.exp, np.expm1, np.log, np.log1p, np.tanh})
-MEANINGS: dict[Any, Meaning] = {
+MEANINGS: dict[Any, int] = {
     np.maximum: Meaning.RELU,
     np.greater: Meaning.IS_POSITIVE,
     np.square: Meaning.SQUARE,
@@ -101,15 +103,16 @@ def ufunc(tape: Tape, call: Call) -> bool:
     return looped(tape, inner, arrays, lengths, strides, _meaning(function, arrays), in_parts)
 
 
-def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
-    found = MEANINGS.get(function, Meaning.OTHER)
+def _meaning(function: Any, arrays: Sequence[Array]) -> int:
+    other: int = Meaning.OTHER
+    found = MEANINGS.get(function, other)
     if found in (Meaning.RELU, Meaning.IS_POSITIVE):
         # Only constants of a plan are read-only.
-        return Meaning.OTHER if arrays[1].flags.writeable or arrays[1].any() else found
+        return other if arrays[1].flags.writeable or arrays[1].any() else found
     if any(x.dtype.char not in "fd" for x in arrays):
-        return Meaning.OTHER
+        return other
     is_square = function is np.multiply and address_of(arrays[0]) == address_of(arrays[1])
-    return Meaning.SQUARE if is_square else found
+    return int(Meaning.SQUARE) if is_square else found
 
 
 def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
@@ -234,7 +237,35 @@ def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
         return False
     lengths, strides = merged(batch, [_strides_over_batch(x, batch) for x in arrays])
     core = (*a.shape[-2:], b.shape[-1]), [s for x in arrays for s in x.strides[-2:]]
-    return looped(tape, inner, arrays, lengths, strides, core=core)
+    if not looped(tape, inner, arrays, lengths, strides, core=core):
+        return False
+    _divide(tape, tape.rows[-1])
+    return True
+
+
+GRAINS = {0: 1, 1: 32, 3: 32}  # the least length of a share on each axis: batch, rows and columns
+MOST_SHARES, LONG = 8, 256  # more than two shares, if each is as long and worth waking a thread
+WORTH, WORTH_A_THREAD = 1 << 20, 1 << 22  # multiplications of one of two shares, and of one of more
+
+
+def _divide(tape: Tape, row: list[int]) -> None:
+    """Let threads share a large product, by sizes alone, so that its bits do not depend on their number."""
+    # The inner length is never divided: BLAS's own threads do that in another order than one.
+    batch, rows, inner, columns = row[12:16]
+    count = math.prod((row[7], row[25], batch, rows, inner, columns))
+    if count < tape.shared:
+        return
+    axis = 0 if batch > 1 else 1 if rows >= columns else 3
+    length, shares = row[12 + axis], 1
+    if count >= 2 * WORTH and length >= 2 * GRAINS[axis]:
+        shares, least = 2, 1 if axis == 0 else LONG
+        while (
+            shares < MOST_SHARES
+            and count // (2 * shares) >= WORTH_A_THREAD
+            and length // (2 * shares) >= least
+        ):
+            shares *= 2
+    row[0], row[AXIS], row[SHARES] = Kind.PRODUCT, axis, shares
 
 
 def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:
@@ -258,7 +289,7 @@ def vectors(tape: Tape, call: Call) -> bool:
 
 
 def _blas(
-    tape: Tape, kind: Kind, dtype: Any, address: int, vectors: list[Array], size: int, factor: Any
+    tape: Tape, kind: int, dtype: Any, address: int, vectors: list[Array], size: int, factor: Any
 ) -> bool:
     if not is_plain(*vectors) or any(x.dtype != dtype for x in vectors):
         return False

@@ -1,6 +1,7 @@
 """Run programs in native code: many training steps in one call, or the calls of a forward pass."""
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol, Self
@@ -12,7 +13,7 @@ from sknet.compile._calls import Call
 from sknet.compile.native._fusion import joined
 from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, copy, is_plain
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
-from sknet.compile.native._threads import job_of_threads
+from sknet.compile.native._threads import Sharing
 from sknet.exceptions import CaptureError
 
 
@@ -63,6 +64,20 @@ class HostCalls:
 
 
 SOURCE, ROWS, TARGET, UNITS = 2, 5, 6, 14  # fields of a copy
+SHARED = 1 << 18  # multiplications of a product, from which on OpenBLAS has several threads
+
+
+def stepper(is_shared: bool) -> Callable[[int, int], int]:
+    """Return the function that carries out turns, whose work threads may share."""
+    steps = needed().steps
+    if not is_shared:
+        return steps
+
+    def shared(turns: int, count: int) -> int:
+        with Sharing():
+            return steps(turns, count)
+
+    return shared
 
 
 class Parts(NamedTuple):
@@ -86,10 +101,12 @@ class Memory(NamedTuple):
 class NativeRun:
     """Runs training steps in native code, in the memory of compiled programs."""
 
-    def __init__(self, parts: Parts, data: tuple[Any, Any, Any], check: bool, most: int) -> None:
+    def __init__(
+        self, parts: Parts, data: tuple[Any, Any, Any], check: bool, most: int, shares: bool = False
+    ) -> None:
         self._parts, self.most = parts, most
         self.hosted: list[Call] = []
-        self._tape, self._of_data, self._host = Tape(), Tape(), HostCalls()
+        self._tape, self._of_data, self._host = Tape(SHARED if shares else math.inf), Tape(), HostCalls()
         slots, result = parts.gradient.slots, parts.gradient.result
         self.rows = slots.y.shape[0]
         self.losses, self._numbers = self.tables(most)
@@ -120,9 +137,11 @@ class NativeRun:
             self._write_copy(value, slots.untrained[name])
         self._program = self._tape.finished()
         self._offsets = self._program[self._outputs, TARGET] - self._room
+        has_shares = self._tape.has_shares()
+        self._steps = stepper(has_shares)  # a fit has one thread of BLAS
+        self._is_shared = has_shares or bool(self.hosted)  # what wakes threads
         self._turn = np.array([self._turn_of(address_of(self._program), 0, 0)], np.int64)
         self._place = address_of(self._turn)
-        self._steps = needed().steps
 
     # -- instructions -------------------------------------------------------------------------
 
@@ -232,8 +251,7 @@ class NativeRun:
             program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
 
     def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
-        helpers = job_of_threads() if self.hosted else (0, 0)  # which only such calls wake
-        return program, len(self._program), steps, counter, *helpers
+        return program, len(self._program), steps, counter, self._is_shared
 
     # -- in turn with other runs --------------------------------------------------------------
 
@@ -293,7 +311,7 @@ def run_turns(
     memory = Memory(orders, numbers, losses, outputs)
     tables, programs = zip(*[each.run.turns(*each[1:], memory, counter) for each in runs], strict=True)
     table = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
-    done = needed().steps(address_of(table), len(table))
+    done = runs[0].run._steps(address_of(table), len(table))
     del programs  # which the table points to
     for each in runs:
         each.run.check()
@@ -334,12 +352,13 @@ class NativeStep:
         self._units: Units | None = None
         self._read: tuple[Any, ...] = ()  # what instructions read of the units
         self._codes = {} if table is None else _codes(table.dtype)
-        self._steps, self._unchecked = needed().steps, needed().unchecked
+        self._shares = tape.has_shares(1)
+        self._steps, self._unchecked = stepper(self._shares), needed().unchecked
 
     @classmethod
     def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
         """Translate calls, with checks around them if the program computes numbers from a table."""
-        tape = Tape()
+        tape = Tape(SHARED)
         is_table = type(slot) is np.ndarray and slot.ndim == 2 and is_plain(slot, result)
         is_table = is_table and slot.dtype.char in "fd" and result.dtype.char in "fd" and slot.size > 0
         if is_table:  # the source is that of a run
@@ -363,7 +382,12 @@ class NativeStep:
         if units is not self._units:
             self._take(units)
         found = self._codes.get(X.dtype)
-        return found is not None and self._unchecked(X, self._place_of_all, found, self._holds) == 1
+        if found is None:
+            return False
+        if not self._shares:
+            return self._unchecked(X, self._place_of_all, found, self._holds) == 1
+        with Sharing():
+            return self._unchecked(X, self._place_of_all, found, False) == 1
 
     def _take(self, units: Units | None) -> None:
         """Standardize tables by these units from now on."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sknet import Model, _parallel, nn
+from sknet import Model, _parallel, config_context, nn
 from sknet._parallel import _set, blas_threads, free_threads, in_threads, libraries
 from sknet.callbacks import Callback, Checkpoint
 from sknet.engine._scheduler import grouped
@@ -85,6 +85,17 @@ class Free(Callback):
 
     def on_epoch_end(self, fit):
         self.found_.add((free_threads(), *counts()))
+
+
+@pytest.mark.parametrize(("width", "expected"), [(2000, (2, 1)), (5, (2, 2))])
+def test_native_steps_share_products_in_threads_of_their_own(width, expected):
+    pytest.importorskip("sknet._native._core", reason="native code was not built")
+    callback = Free()
+    with config_context(native="always"):
+        layers = nn.Linear(8, width), nn.Linear(width, 3)
+        model_of(*layers).fit(X, LABELS, epochs=1, batch_size=300, callbacks=[callback])
+    assert callback.found_ == {expected}
+    assert counts() == {2}
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def instructions(calls):
     for call in calls:
         assert translated(tape, call), call
     tape.rows = joined(tape.rows)
-    return tape, [Kind(row[0]) for row in tape.rows]
+    return tape, [row[0] for row in tape.rows]
 
 
 def carry_out(tape):

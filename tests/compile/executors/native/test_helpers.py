@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from sknet._parallel import free_threads, libraries
 from sknet.compile._calls import Call
 from sknet.compile.native import _threads
 from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import Job, Tape, Work
+from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
 from sknet.compile.native._rules import translated
-from sknet.compile.native._threads import share_out
+from sknet.compile.native._threads import Sharing
 from sknet.compile.numpy import fill_uniform
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -63,15 +64,6 @@ def test_a_helper_avoids_the_core_of_its_caller():
     own = [os.sched_getaffinity(helper.native_id) for helper in helpers()]
     assert any(each < allowed for each in own) if len(allowed) > 1 else own == [allowed] * len(own)
     assert os.sched_getaffinity(0) == allowed
-
-
-def test_helpers_rest_sooner_after_one_was_late():
-    crew, found = _threads._Crew(), []
-    for is_late in (False, True, *[False] * _threads.QUIET, False):
-        crew.note(is_late)
-        found.append(int(crew.job[Job.LOOKS]))
-    many, few = _threads.MANY, _threads.FEW
-    assert found == [many, *[few] * _threads.QUIET, many, many]
 
 
 def test_no_thread_is_called_for_limits_of_one():
@@ -126,7 +118,6 @@ def pythons_own_handler():
 def test_ctrl_c_leaves_nothing_running():
     """Wherever it comes, nothing is written once it is raised, and the next call is whole."""
     expected, own = convolved(), threading.get_ident()
-    crew, steps = _threads._crew, needed().passes
 
     def endlessly(timer):
         timer.start()
@@ -138,8 +129,6 @@ def test_ctrl_c_leaves_nothing_running():
         with pytest.raises(KeyboardInterrupt):
             endlessly(timer)
         timer.join()
-        assert steps(crew.job.ctypes.data, 0, Work.LEAD) == 0
-        assert not crew.busy.locked()
     np.testing.assert_array_equal(convolved(), expected)
 
 
@@ -181,8 +170,9 @@ def test_a_thread_that_cannot_begin_is_none(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     crew, before = _threads._Crew(), len(helpers())
     for _ in range(2):
-        crew.call(needed().passes, 3)
+        crew.ready(needed(), 3)
     assert len(helpers()) == before
+    assert convolved().shape == (64, 64, 14, 14)
 
 
 def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
@@ -192,55 +182,81 @@ def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
         start(self)
         raise KeyboardInterrupt
 
-    def serve(place, number, work):
-        numbers.append(number)
-        return 0
-
+    core = SimpleNamespace(serve=numbers.append, crew=lambda threads, started: None)
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     crew = _threads._Crew()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            crew.call(serve, 2)
-    crew.call(serve, 2)
+            crew.ready(core, 3)
+    crew.ready(core, 3)
     deadline = time.monotonic() + 20
     while len(numbers) < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     assert sorted(set(numbers)) == [1, 2]
 
 
-STILL_LOOKING = """
-import numpy as np
-from threadpoolctl import threadpool_limits
-from sknet import config_context, no_grad, ops
-from sknet.compile.native import _threads
-
-threadpool_limits(2, "blas")
-X, W = np.ones((64, 32, 14, 14), "float32"), np.ones((64, 32, 3, 3), "float32")
-with no_grad(), config_context(native="always"):
-    for looks in (10000, 1 << 40):
-        _threads._crew.job[_threads.Job.LOOKS] = looks
-        _threads._crew.note = lambda is_late: None
-        ops.conv2d(X, W)
-print("done")
-"""
+# -- shares of steps ----------------------------------------------------------------------------
 
 
-def test_a_helper_may_be_in_native_code_when_python_ends():
-    ran = subprocess.run([sys.executable, "-c", STILL_LOOKING], capture_output=True, text=True, timeout=120)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
+def carried_out(tape, n_threads):
+    program = tape.finished()
+    turn = np.array([program.ctypes.data, len(program), 1, 0, 0])
+    with threadpool_limits(n_threads, "blas"), Sharing():
+        assert needed().steps(turn.ctypes.data, 1) == 1
 
 
-def test_shares_are_done_by_one_thread_while_helpers_are_busy():
-    done = []
-    with _threads._crew.busy:
-        share_out(
-            lambda place, size, work: done.append((place, size, work)), np.zeros((3, 2, 5), np.int64), 4
-        )
-    assert [(size, work) for _, size, work in done] == [(4, Work.BY_TILES)] * 3
-    assert np.diff([place for place, *_ in done]).tolist() == [80, 80]
+def operand(rows, columns, is_transposed, dtype, batch=()):
+    shape = (columns, rows) if is_transposed else (rows, columns)
+    x = RNG.standard_normal((*batch, *shape)).astype(dtype)
+    return x.swapaxes(-1, -2) if is_transposed else x
 
 
-# -- long instructions -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("batch", "rows", "inner", "columns", "axis"),
+    [
+        ((), 67, 784, 43, 1),
+        ((), 6400, 33, 10, 1),
+        ((), 1, 18000, 131, 3),
+        ((), 1100, 17, 1030, 1),
+        ((), 40, 900, 257, 3),
+        ((7,), 50, 1001, 8, 0),
+        ((2, 3), 50, 141, 53, 0),
+    ],
+)
+def test_products_are_the_same_for_any_number_of_threads(
+    batch, rows, inner, columns, axis, transposed, dtype
+):
+    x = operand(rows, inner, transposed[0], dtype, batch)
+    y = operand(inner, columns, transposed[1], dtype, batch[-1:])
+    found = []
+    for n_threads in (1, 2, 4):
+        out = np.full((*batch, rows, columns), np.nan, dtype)
+        tape = Tape(shared=0)
+        assert translated(tape, Call(np.matmul, (x, y), {"out": out}))
+        [row] = tape.rows
+        assert (row[0], row[AXIS]) == (Kind.PRODUCT, axis)
+        assert row[SHARES] > 1
+        assert tape.has_shares()
+        for _ in range(5):
+            carried_out(tape, n_threads)
+        found.append(out.tobytes())
+    assert found[0] == found[1] == found[2]
+    expected = x.astype("float64") @ y.astype("float64")
+    np.testing.assert_allclose(out, expected, rtol=0, atol=np.finfo(dtype).eps * 8 * inner)
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "shares"), [(60, Kind.LOOP, 0), (64, Kind.PRODUCT, 1), (130, Kind.PRODUCT, 2)]
+)
+def test_small_products_are_not_shared(size, kind, shares):
+    x = np.ones((size, size), np.float32)
+    tape = Tape(shared=1 << 18)
+    assert translated(tape, Call(np.matmul, (x, x), {"out": np.empty_like(x)}))
+    assert (tape.rows[0][0], tape.rows[0][SHARES]) == (kind, shares)
+    assert tape.has_shares(1) == (kind == Kind.PRODUCT)
+    assert tape.has_shares() == (shares > 1)
 
 
 def long_instructions(n):
@@ -274,37 +290,41 @@ def long_instructions(n):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_threads_that_are_awake_share_long_instructions(n, count):
     tape, results, expected = long_instructions(n)
-    program, crew = tape.finished(), _threads._Crew()
-    crew.job[Job.LOOKS] = 1 << 22
-    crew.call(needed().passes, count - 1)
-    deadline = time.monotonic() + 20
-    while crew.job[Job.AWAKE] < count - 1 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    turn = np.array([program.ctypes.data, len(program), 1, 0, crew.job.ctypes.data, count])
-    try:
-        assert needed().steps(turn.ctypes.data, 1) == 1
-    finally:
-        crew.job[Job.LOOKS] = 0
-    for out, wanted in zip(results, expected, strict=True):
-        np.testing.assert_array_equal(out, wanted)
-    assert crew.job[[Job.LEFT, Job.BUSY]].tolist() == [0, 0]
+    program = tape.finished()
+    turn = np.array([program.ctypes.data, len(program), 1, 0, 1])
+    for _ in range(5):
+        with threadpool_limits(count, "blas"):
+            convolved()
+            assert needed().steps(turn.ctypes.data, 1) == 1
+        for out, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(out, wanted)
+            out.fill(0)
 
 
-def test_a_thread_does_instructions_alone_while_others_are_busy():
-    tape, results, expected = long_instructions(200_003)
-    program, crew = tape.finished(), _threads._Crew()
-    crew.job[[Job.AWAKE, Job.BUSY]] = 1
-    turn = np.array([program.ctypes.data, len(program), 1, 0, crew.job.ctypes.data, 2])
-    assert needed().steps(turn.ctypes.data, 1) == 1
-    for out, wanted in zip(results, expected, strict=True):
-        np.testing.assert_array_equal(out, wanted)
+def test_steps_in_several_threads_at_once():
+    """One of them leads the others, and the rest do their work alone."""
+    x, y = (RNG.standard_normal((200, 200), dtype=np.float32) for _ in range(2))
+    tapes, results = [], []
+    for _ in range(4):
+        tapes.append(Tape(shared=0))
+        results.append(np.empty_like(x))
+        assert translated(tapes[-1], Call(np.matmul, (x, y), {"out": results[-1]}))
+    wrong = []
 
+    def work(tape, out):
+        program = np.repeat(tape.finished(), 50, axis=0)
+        turn = np.array([program.ctypes.data, len(program), 1, 0, 0])
+        for _ in range(20):
+            out[...] = np.nan
+            needed().steps(turn.ctypes.data, 1)
+            if not np.isfinite(out).all():
+                wrong.append(out)
 
-def test_shares_are_done_by_one_thread_while_a_step_has_the_others():
-    expected = convolved()
-    _threads._crew.job[Job.BUSY] = 1  # as during a long instruction of another fit
-    try:
-        np.testing.assert_array_equal(convolved(), expected)
-        assert not _threads._crew.busy.locked()
-    finally:
-        _threads._crew.job[Job.BUSY] = 0
+    with Sharing():
+        threads = [threading.Thread(target=work, args=given) for given in zip(tapes, results, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert len({out.tobytes() for out in results}) == 1
