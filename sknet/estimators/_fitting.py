@@ -167,9 +167,17 @@ def _following(
         if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
             share = 1.0 if is_full_batch else rows_in_step(recipe, n_rows) / n_rows
             alpha = penalty * share * min(1.0, trainer.total_weight(given) / LEAST_ROWS, MOST_ROWS / n_rows)
-            alpha *= min(1.0, trainer.n_columns(given) / LEAST_COLUMNS) ** 2
+            alpha *= min(1.0, _n_columns(given.X) / LEAST_COLUMNS) ** 2
         recipe = recipe._replace(alpha=alpha)
     return recipe
+
+
+def _n_columns(X: Any) -> float:
+    """Return how many columns a table has; other inputs count as many."""
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], (list, tuple, np.ndarray)):
+        return len(X[0])
+    shape: Any = getattr(X, "shape", ())
+    return float(shape[1]) if len(shape) == 2 else np.inf
 
 
 def _planned(recipe: Recipe, n_rows: int, X: Any) -> Recipe:

@@ -651,15 +651,6 @@ class Trainer:
             return int(_num_samples(first_input(X))) if X else 0
         return int(_num_samples(X))
 
-    @staticmethod
-    def n_columns(given: FitArguments) -> float:
-        """Return how many columns the table has that a fit is given; other inputs count as many."""
-        X = given.X
-        if isinstance(X, (list, tuple)) and X and isinstance(X[0], (list, tuple, np.ndarray)):
-            return len(X[0])
-        shape: Any = getattr(X, "shape", ())
-        return float(shape[1]) if len(shape) == 2 else np.inf
-
     def total_weight(self, given: FitArguments) -> float:
         """Return the weight of the rows that a fit is given, 1 each without weights, checked later."""
         n_rows, weight = self.n_rows(given), given.sample_weight

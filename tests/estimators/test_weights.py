@@ -122,7 +122,7 @@ KINDS = [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array
 @pytest.fixture
 def no_dense_copies(monkeypatch):
     """Sparse matrices that raise when converted to dense, but for a few rows that importances are of."""
-    monkeypatch.setattr("sknet.estimators._attributions.MOST_ROWS", FEW)
+    monkeypatch.setattr("sknet.estimators._inputs.MOST_ROWS", FEW)
 
     def refuse(self, *args, **kwargs):
         assert self.shape[0] <= FEW, "a sparse matrix was made dense"
