@@ -3,6 +3,7 @@
     python examples/benchmarks/untouched.py --data DIR [--sets NAME ...] [--seeds 5] [--jobs 2] [--json PATH]
     python examples/benchmarks/untouched.py --data DIR --settings [NAME ...]
     python examples/benchmarks/untouched.py --data DIR --few [NAME ...]
+    python examples/benchmarks/untouched.py --columns [--seeds 3]
 
 DIR is as for ``tables.py``; of its sets, the columns of numbers are taken as they are, without the rows in
 which one is missing. 10,000 rows are drawn for training, and up to 10,000 others are scored; of
@@ -10,7 +11,8 @@ scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies 
 processor. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
 as when defaults were chosen; with ``--few``, their penalties and rates, on few rows of those that are
-trained on otherwise, and others of these to score. It needs pandas and pyarrow: ``python -m pip install
+trained on otherwise, and others of these to score; with ``--columns``, their penalties for one to three
+columns, on drawn curves with noise. It needs pandas and pyarrow: ``python -m pip install
 "scikit-neural[data]"``.
 """
 
@@ -64,6 +66,29 @@ DRAWN = {  # of rows, with noise
     ),
     "moons": partial(datasets.make_moons, noise=0.3),
 }
+
+
+def curve(n_columns: int, function: Callable[..., Any]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """Return a function that draws rows of columns from 0 to 10 and a function of them with noise."""
+
+    def draw(n_rows: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(random_state)
+        X = rng.uniform(0, 10, (n_rows, n_columns))
+        y = function(*X.T)
+        return X, y + rng.normal(scale=0.3 * y.std(), size=n_rows)
+
+    return draw
+
+
+CURVES = {  # of one to three columns
+    "a": curve(1, lambda a: a),
+    "sin(a)": curve(1, np.sin),
+    "sin(a) b": curve(2, lambda a, b: np.sin(a) * b),
+    "a + b + c": curve(3, lambda a, b, c: a + b + c),
+    "sin(a) b + 3 cos(c)": curve(3, lambda a, b, c: np.sin(a) * b + 3 * np.cos(c)),
+    "moons": DRAWN["moons"],
+    "circles": partial(datasets.make_circles, noise=0.1, factor=0.5),
+}
 LARGE = ("adult", "california_housing", "diamonds", "bike_sharing", "covertype_16pct")
 ROWS = 10_000
 PENALTIES, RATES = (1e-4, 1e-2, 1.0), (1e-3, 1e-2)
@@ -99,9 +124,10 @@ def parts(folder: Path, name: str, seed: int) -> tuple[np.ndarray, ...]:
     """Return X and y to train on, X and y to score, and whether the targets are numbers."""
     if ":" in name:
         name, rows = name.split(":")
-        n, is_numeric = int(rows), name in ("linear", "friedman")
-        if name in DRAWN:
-            X, y = DRAWN[name](n + HELD_OUT, random_state=seed)
+        n, drawn = int(rows), {**DRAWN, **CURVES}
+        if name in drawn:
+            X, y = drawn[name](n + HELD_OUT, random_state=seed)
+            is_numeric = y.dtype.kind == "f"
         else:
             X, y, _, _, is_numeric = parts(folder, name, seed)
         return X[:n], y[:n], X[n : n + HELD_OUT], y[n : n + HELD_OUT], is_numeric
@@ -194,6 +220,16 @@ def penalized(penalty: float, lr: float) -> Contender:
     return make
 
 
+def penalized_as_four(is_numeric: bool, seed: int, n_rows: int) -> Any:
+    """Return sknet's networks with the default penalty of four columns and more."""
+    share, scale = min(200, n_rows) / n_rows, min(1.0, n_rows / 200, 1000 / n_rows)
+    return ours(alpha=(5.0 if is_numeric else 3.0) * share * scale)(is_numeric, seed, n_rows)
+
+
+BY_COLUMNS: Mapping[str, Contender] = {
+    "defaults": of_task(MLPClassifier, MLPRegressor),
+    "penalty of four columns": penalized_as_four,
+}
 PENALIZED: Mapping[str, Contender] = {
     "defaults": ours(),
     "penalty 1e-4 on each batch, rate 1e-3": ours(alpha=1e-4, lr=1e-3),
@@ -226,7 +262,7 @@ def measure(folder: Path, name: str, seed: int, contender: str) -> tuple[float, 
     """Return the score and the seconds of a fit."""
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
-    model = {**DEFAULTS, **OTHERS, **PENALIZED}[contender](
+    model = {**DEFAULTS, **OTHERS, **PENALIZED, **BY_COLUMNS}[contender](
         is_numeric, seed, len(X)
     )  # closures cannot be sent to workers
     started = time.process_time()
@@ -247,7 +283,7 @@ def ranked(results: np.ndarray, names: list[str]) -> Table:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with datasets.json")
+    parser.add_argument("--data", type=Path, help="folder with datasets.json")
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--jobs", type=int, default=2, help="fits at the same time")
@@ -255,11 +291,20 @@ def main() -> None:
     parser.add_argument(
         "--few", nargs="*", help="compare penalties and rates of sknet's networks on few rows"
     )
+    parser.add_argument(
+        "--columns", nargs="*", help="compare penalties of sknet's networks on one to three columns"
+    )
     arguments = parser.parse_args()
-    chosen = ((arguments.settings, OTHERS), (arguments.few, PENALIZED), ([], DEFAULTS))
+    if arguments.data is None and arguments.columns is None:
+        parser.error("--data is needed: a folder with datasets.json")
+    chosen = (
+        *((arguments.settings, OTHERS), (arguments.few, PENALIZED), (arguments.columns, BY_COLUMNS)),
+        ([], DEFAULTS),
+    )
     names, known = next((names, known) for names, known in chosen if names is not None)
     contenders = names or list(known)
-    arguments.sets = arguments.sets or (FEW if known is PENALIZED else [*LARGE, *SMALL])
+    sets = {id(PENALIZED): FEW, id(BY_COLUMNS): [f"{name}:{n}" for name in CURVES for n in (60, 200)]}
+    arguments.sets = arguments.sets or sets.get(id(known), [*LARGE, *SMALL])
     jobs = [
         (arguments.data, name, seed, contender)
         for contender in contenders
@@ -269,6 +314,12 @@ def main() -> None:
     found = Parallel(arguments.jobs, backend="multiprocessing")(delayed(measure)(*job) for job in jobs)
     shape = (len(contenders), len(arguments.sets), arguments.seeds, 2)
     means = np.array(found).reshape(shape).mean(axis=2)
+    if known is BY_COLUMNS:
+        table = Table("curve and rows", dict.fromkeys(contenders, ".3f"))
+        for name, of_set in zip(arguments.sets, means[:, :, 0].T, strict=True):
+            table.add(name, *map(float, of_set))
+        write(arguments.json, {"scores": table})
+        return
     if known is not DEFAULTS:
         write(arguments.json, {"settings": ranked(means, contenders)})
         return
