@@ -300,19 +300,17 @@ def _written(
         )
     values = {name: to_host(parameter.data) for name, parameter in module.own_parameters()}
     values |= {name: to_host(buffer.data) for name, buffer in module.named_buffers()}
-    kind = _dtype_of(values, inputs) if dtype is None else np.dtype(dtype)
-    half = kind == np.float16  # NumPy and SciPy support it less well than single precision
-    kind = np.dtype(np.float32) if half else kind
+    asked = _dtype_of(values, inputs) if dtype is None else np.dtype(dtype)
+    is_half = asked == np.float16  # NumPy and SciPy support it less well than single precision
+    kind = np.dtype(np.float32) if is_half else asked
     table = Tables(encoders, kind, splits) if encoders else None
     prepares: Any = Standardized(scaling, list(inputs)) if table is None and scaling is not None else table
     if prepares is not None:
-        _warn_of_rounding(np.dtype(np.float16) if half else kind, prepares.numbers())
+        _warn_of_rounding(asked, prepares.numbers())
     names = list(inputs) if table is None else [value.name for value in table.inputs]
     if n_offsets:
         if OFFSET in names:
-            raise ValueError(
-                f"the input {OFFSET!r} has the name of that for offsets: rename it before the fit"
-            )
+            raise ValueError(f"the input {OFFSET!r} is named as that for offsets: rename it before the fit")
         fixed = {*fixed, (len(inputs), 1)}
         names, inputs = [*names, OFFSET], {**inputs, OFFSET: np.zeros((1, n_offsets))}
     values, inputs = _converted(values, kind), _converted(inputs, kind)
@@ -333,7 +331,7 @@ def _written(
         w, outputs = exported(rows, public, list(inputs), prepares, free)
         own = rows.graph.inputs[len(values) :]
         given = [w.value(x) for x in own] if prepares is None else prepares.inputs
-        return w, given, outputs, half
+        return w, given, outputs, is_half
 
     shapes = [x.shape for x in inputs.values()]
     if not any_rows or encoders:

@@ -93,7 +93,7 @@ def test_layers_have_no_offset():
 def test_a_column_of_its_name():
     named = pd.DataFrame({"offset": X[:, 0], "kind": tables.KIND})
     clf = TabularClassifier(**tables.QUICK).fit(named, tables.LABELS, offset=tables.MARGIN)
-    with pytest.raises(ValueError, match="the input 'offset' has the name of that for offsets: rename it"):
+    with pytest.raises(ValueError, match="the input 'offset' is named as that for offsets: rename it"):
         onnx.export(clf)
 
 
