@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _num_features
 
 from sknet._frames import all_finite
 from sknet._random import RandomSnapshot
@@ -173,11 +174,11 @@ def _following(
 
 
 def _n_columns(X: Any) -> float:
-    """Return how many columns a table has; other inputs count as many."""
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], (list, tuple, np.ndarray)):
-        return len(X[0])
-    shape: Any = getattr(X, "shape", ())
-    return float(shape[1]) if len(shape) == 2 else np.inf
+    """Return how many columns a table has; other inputs count as many, and are checked later."""
+    try:
+        return float(_num_features(X)) if len(getattr(X, "shape", (1, 1))) == 2 else np.inf
+    except (TypeError, LookupError):
+        return np.inf
 
 
 def _planned(recipe: Recipe, n_rows: int, X: Any) -> Recipe:

@@ -191,7 +191,8 @@ def _add_up(xp: Namespace, x: Any, out: Any) -> None:
 def _moments_forward(xp: Namespace, x: Any, *, out: Any = None, scratch: Any = None) -> Any:
     """Return mean and variance of each channel."""
     check_floating("channel_moments", x)
-    room, (sums, squares, centers) = buffers_of(xp, _room_of_moments(x)) if scratch is None else scratch
+    room, numbers = buffers_of(xp, _room_of_moments(x)) if scratch is None else scratch
+    sums, squares, centers = (numbers[i] for i in range(3))
     if out is None:
         out = xp.empty((2, x.shape[1]), dtype=x.dtype)
     if not x.size:

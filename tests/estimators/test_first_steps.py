@@ -10,6 +10,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import _NotAnArray
 
 import sknet
 import sknet.neural_network
@@ -477,7 +478,7 @@ def test_penalty_and_rate_follow_the_rows(n_rows, params, alpha, lr):
 @pytest.mark.parametrize(("n_columns", "part"), [(1, 1 / 16), (2, 1 / 4), (3, 9 / 16), (4, 1), (9, 1)])
 def test_penalty_is_less_for_few_columns(n_columns, part):
     X = np.random.default_rng(0).normal(size=(200, n_columns))
-    for rows in (X, X.tolist(), pd.DataFrame(X), scipy.sparse.csr_array(X)):
+    for rows in (X, X.tolist(), pd.DataFrame(X), scipy.sparse.csr_array(X), _NotAnArray(X)):
         regressor = MLPRegressor((1,), max_iter=1, random_state=0).fit(rows, X[:, 0])
         assert regressor.model_.alpha == pytest.approx(5 * part)
 

@@ -42,7 +42,7 @@ def test_there_are_many_parameters():
 @pytest.mark.parametrize("blind", ["numbers", "representations"])
 def test_cases_find_unchecked_values(blind, monkeypatch):
     if blind == "numbers":
-        monkeypatch.setattr(_constraints, "satisfies", lambda value, of: of.is_satisfied_by(value))
+        monkeypatch.setattr(_constraints, "satisfies", lambda value, of: True)
     else:
         monkeypatch.setattr(_constraints, "shown", repr)
     assert next(mismatches(mismatch, range(300)), None) is not None
