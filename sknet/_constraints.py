@@ -86,8 +86,8 @@ class Taking(NamedTuple):
             return False
         try:
             signature = inspect.signature(getattr(value, "forward", value))  # layers take any arguments
-        except (TypeError, ValueError):  # of a function in C
-            return True
+        except (TypeError, ValueError):  # of a function in C, or one that does not take what is bound
+            return not inspect.isfunction(getattr(value, "func", None))
         try:
             signature.bind(*[None] * self.size)
         except TypeError:

@@ -132,19 +132,23 @@ class Dtypes(NamedTuple):
 
 
 class Named:
-    """An object of one of sknet's classes, which are only named, since they are above or loaded late."""
+    """An object of one of sknet's classes, which are only named, since they are above or loaded late.
 
-    def __init__(self, *names: str) -> None:
-        self.names = names
+    It must have the attribute `fitted`, where one is given, which only a fit sets.
+    """
+
+    def __init__(self, *names: str, fitted: str = "__class__") -> None:
+        self.names, self.fitted = names, fitted
 
     def is_satisfied_by(self, value: Any) -> bool:
         """Tell whether a value is an object of one of them, or of a class derived from it."""
-        return any(
+        return hasattr(value, self.fitted) and any(
             cls.__name__ in self.names and cls.__module__.startswith("sknet.") for cls in type(value).__mro__
         )
 
     def __str__(self) -> str:
-        return f"an instance of {' or '.join(map(repr, self.names))}"
+        which = "an" if self.fitted == "__class__" else "a fitted"
+        return f"{which} instance of {' or '.join(map(repr, self.names))}"
 
 
 class _Check(NamedTuple):

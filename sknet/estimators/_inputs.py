@@ -627,7 +627,7 @@ class Encoded:
     encoder: "TableEncoder | FittedEncoder"
     forward: ClassVar[None] = None
     _stored_fields = {
-        "encoder": Named("TableEncoder", "FittedEncoder"),
+        "encoder": Named("TableEncoder", "FittedEncoder", fitted="_plan"),
     }
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from sknet._constraints import check_values
+from sknet._constraints import Taking, check_values
 from sknet._fields import ABSENT, COUNT, NOT_NEGATIVE, Each, Fields, Items, Number, Together, fields_of
 from sknet._params import ParameterObject
 from sknet._random import check_generator
@@ -142,7 +142,7 @@ PARAMETER = Fields.of(
         "data": [np.ndarray, ABSENT],
         "shape": [Each((tuple, list), COUNT), ABSENT],
         "dtype": [str, ABSENT],
-        "draw": [callable, ABSENT],
+        "draw": [Taking(1, "a random state"), ABSENT],
         "requires_grad": bool,
         "awaits_data": bool,
     },

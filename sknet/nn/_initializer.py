@@ -53,14 +53,18 @@ class Initializer(ParameterObject, ABC):
 # What parameters keep until they are drawn: functions, which files can call by their names.
 
 
-def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> Array:
+def draw_weight(
+    init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
+) -> Array:
     """Draw a layer's weights by an initializer."""
-    return init.draw(random_state, **where)
+    return init.draw(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
 
 
-def draw_bias(init: Initializer, random_state: RandomState, **where: Any) -> Array:
+def draw_bias(
+    init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
+) -> Array:
     """Draw a layer's bias by an initializer."""
-    return init.draw_bias(random_state, **where)
+    return init.draw_bias(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
 
 
 M = TypeVar("M", bound=Module)

@@ -222,7 +222,7 @@ ENSEMBLE: Mapping[str, Any] = {
     "_schema": Schema,
     "_loss_function": Loss,
     "members_": Each(list, Member),
-    "encoder_": Each(list, Named("TableEncoder", "FittedEncoder")),
+    "encoder_": Each(list, Named("TableEncoder", "FittedEncoder", fitted="_plan")),
     "_mix": Mix,
     "mix_": dict[str, float],
     "temperature_": dict[str, float],

@@ -401,7 +401,7 @@ class Member:
     model: Model
     history: History
     _stored_fields = {
-        "encoder": Named("TableEncoder", "FittedEncoder"),
+        "encoder": Named("TableEncoder", "FittedEncoder", fitted="_plan"),
         "fold": COUNT,
     }
 

@@ -225,3 +225,34 @@ def test_settings_beyond_all_integers_are_refused(layer, field, tmp_path):
     write(tmp_path / "it", document, kind)
     with pytest.raises(LoadError, match=f"{field!r}"):
         sknet.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        sknet.MLPClassifier((2,), encoder="table", max_iter=1, random_state=0),
+        sknet.TabularClassifier(budget=0.01, members=1, n_folds=1, random_state=0),
+    ],
+    ids=["network", "ensemble"],
+)
+def test_fitted_objects_have_fitted_encoders(estimator, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sknet.save(estimator.fit(X, Y), tmp_path / "it")
+    kind, document = read_any(tmp_path / "it")
+    write(tmp_path / "it", edited(document, "TableEncoder", put(["state", "_plan"], ...)), kind)
+    with pytest.raises(LoadError, match=r"must be .*a fitted instance of 'TableEncoder'"):
+        sknet.load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("keywords", [{"a": 1}, {"shape": [1, 2]}, {}])
+def test_draws_of_parameters_take_what_is_bound_to_them(keywords, tmp_path):
+    sknet.save(nn.Linear(2, 1), tmp_path / "it")
+    kind, document = read_any(tmp_path / "it")
+    (of_weight, *_) = [state["dict"] for name, state in document["objects"] if name.endswith("Parameter")]
+    of_weight["draw"]["partial"][2] = {"dict": keywords}
+    write(tmp_path / "it", document, kind)
+    with pytest.raises(
+        LoadError, match="field 'draw' of Parameter must be a callable that takes a random state"
+    ):
+        sknet.load(tmp_path / "it")
