@@ -96,6 +96,27 @@ def _check_kind(x: Any, name: str, expected: str) -> None:
     if getattr(getattr(x, "dtype", None), "names", None):
         raise TypeError(f"{name} must be {expected}; got a structured array: make a data frame of it")
     refuse_unreadable(x)
+    if name == "y":
+        _check_widths(x)
+
+
+def _check_widths(y: Any) -> None:
+    """Raise a ValueError for rows of targets of different lengths."""
+    is_flat = isinstance(y, (list, tuple)) or (
+        isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1
+    )
+    if not is_flat or not len(y) or not isinstance(y[0], (list, tuple, np.ndarray)):
+        return
+    widths = sorted(
+        {len(row) for row in y if isinstance(row, (list, tuple)) or bool(getattr(row, "ndim", 0))}
+    )
+    if len(widths) > 1:
+        raise ValueError(
+            f"y has rows of {widths[0]} and of {widths[-1]} values. Targets of the steps of sequences are "
+            "padded, y, _ = pad_sequences(y, value=-1) of sknet.nn, and left out, "
+            "loss=LogLoss(ignore_index=-1); of labels, of which a row may have several, "
+            "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes columns"
+        )
 
 
 def targets_to_score(y: Any) -> Any:
@@ -176,8 +197,8 @@ def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
     """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
-    y, missing = split_missing(estimator, as_host(y))
-    _check_kind(y, "y", TARGETS)
+    _check_kind(y := as_host(y), "y", TARGETS)
+    y, missing = split_missing(estimator, y)
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None."

@@ -11,8 +11,21 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
-from sknet import NetClassifier, NetRegressor, NetTransformer, load, model_selection, nn, ops, save
+from sknet import (
+    MLPClassifier,
+    MLPRegressor,
+    NetClassifier,
+    NetRegressor,
+    NetTransformer,
+    TabularClassifier,
+    load,
+    model_selection,
+    nn,
+    ops,
+    save,
+)
 from sknet.exceptions import ShapeError
+from sknet.losses import LogLoss
 from sknet.nn import pad_sequences
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -249,3 +262,34 @@ def test_rows_that_are_no_sequences(rows, error, message):
 def test_a_network_without_lengths():
     with pytest.raises(TypeError, match="without them a network would learn from padding"):
         NetRegressor(Flat, **FEW).fit(IDS, NUMBERS)
+
+
+class Steps(nn.Module):
+    """A label for each step."""
+
+    def __init__(self, n_outputs):
+        self.outputs = nn.LazyLinear(n_outputs)
+
+    def forward(self, x, lengths):
+        return self.outputs(x)
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize(
+    "estimator", [MLPClassifier(), MLPRegressor(), TabularClassifier(), NetClassifier(Steps)], ids=repr
+)
+def test_targets_of_different_lengths_lead_to_padding(estimator, as_array):
+    y = [[0, 1, 0], [0, 1, 1, 1, 0], [1, 1]] * 5
+    y = np.array(y, object) if as_array else y
+    X = [np.ones((len(row), 2)) for row in y] if isinstance(estimator, NetClassifier) else np.ones((15, 2))
+    with pytest.raises(ValueError, match=r"y has rows of 2 and of 5 values.*pad_sequences\(y, value=-1\)"):
+        estimator.fit(X, y)
+
+
+def test_padded_targets_of_steps_are_left_out():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(n, 2)) for n in rng.integers(2, 6, 40)]
+    y, _ = pad_sequences([(x[:, 0] > 0).astype(int) for x in X], value=-1)
+    clf = NetClassifier(Steps, loss=LogLoss(ignore_index=-1), max_iter=300, lr=0.1, random_state=0)
+    assert (clf.fit(X, y).predict(X) == y)[y >= 0].mean() > 0.95
+    assert clf.classes_.tolist() == [0, 1]
