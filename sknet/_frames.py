@@ -36,6 +36,11 @@ def is_collection(x: Any) -> bool:
     return hasattr(type(x), "__dask_graph__")
 
 
+def length_of(row: Any) -> int | None:  # None for a single value, such as a text
+    is_single = isinstance(row, TEXTS) or not hasattr(row, "__len__") or getattr(row, "ndim", 1) == 0
+    return None if is_single else len(row)
+
+
 def sequences_in(X: Any) -> Any:
     """Return the rows of a list whose lengths differ, or of a column of lists; None for all else."""
     if isinstance(X, (list, tuple)):
@@ -47,7 +52,7 @@ def sequences_in(X: Any) -> Any:
         rows = column.reshape(-1) if column.dtype == object and column.shape[1:] in ((), (1,)) else ()
     else:
         return None
-    lengths = {len(row) if hasattr(row, "__len__") and not isinstance(row, TEXTS) else None for row in rows}
+    lengths = set(map(length_of, rows))
     return rows if lengths - {None} and (rows is not X or len(lengths) > 1) else None
 
 

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 
 from sknet import ops
 from sknet._constraints import shown
-from sknet._frames import Frame, all_finite, as_array, is_frame, refuse_unreadable
+from sknet._frames import Frame, all_finite, as_array, is_frame, length_of, refuse_unreadable, sequences_in
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs, check_total
@@ -96,20 +96,13 @@ def _check_kind(x: Any, name: str, expected: str) -> None:
     if getattr(getattr(x, "dtype", None), "names", None):
         raise TypeError(f"{name} must be {expected}; got a structured array: make a data frame of it")
     refuse_unreadable(x)
-    if name == "y":
-        _check_widths(x)
+    if name == "y" and (rows := sequences_in(x)) is not None:
+        _check_widths(rows)
 
 
-def _check_widths(y: Any) -> None:
+def _check_widths(rows: Any) -> None:
     """Raise a ValueError for rows of targets of different lengths."""
-    is_flat = isinstance(y, (list, tuple)) or (
-        isinstance(y, np.ndarray) and y.dtype == object and y.ndim == 1
-    )
-    if not is_flat or not len(y) or not isinstance(y[0], (list, tuple, np.ndarray)):
-        return
-    widths = sorted(
-        {len(row) for row in y if isinstance(row, (list, tuple)) or bool(getattr(row, "ndim", 0))}
-    )
+    widths = sorted({n for row in rows if (n := length_of(row)) is not None})
     if len(widths) > 1:
         raise ValueError(
             f"y has rows of {widths[0]} and of {widths[-1]} values. Targets of the steps of sequences are "

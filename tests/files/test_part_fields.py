@@ -186,6 +186,30 @@ def test_nodes_of_onnx_networks(name, tmp_path):
         sknet.load(tmp_path / "it")
 
 
+def change_settings(path, layer, field, old, new):
+    """Change a setting of the layers of a class in a file."""
+    kind, document = read_any(path)
+    document = copy.deepcopy(document)
+    parts = [
+        state["dict"]["settings"]["dict"] for of, state in document["objects"] if of.endswith(f".{layer}")
+    ]
+    changed = [settings for settings in parts if settings[field] == old]
+    for settings in changed:
+        settings[field] = new
+    assert changed
+    write(path, document, kind)
+
+
+def assert_loads_in_memory_of_the_file(path):
+    tracemalloc.start()
+    try:
+        sknet.load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * path.stat().st_size + (16 << 20)
+
+
 @pytest.mark.parametrize("n_positions", [2**18, 2**26, 2**60])
 def test_a_pass_without_data_takes_no_memory(n_positions, tmp_path):
     """Layers that compute constants of the shape of their input, after one that enlarges it."""
@@ -193,20 +217,9 @@ def test_a_pass_without_data_takes_no_memory(n_positions, tmp_path):
     layers = [nn.Upsample(scale_factor=2), nn.PositionalEncoding(8), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     net = nn.Sequential(*layers, nn.Linear(2, 1))
     sknet.save(sknet.NetRegressor(net, **SMALL).fit(images, images[:, 0, 0, 0]), tmp_path / "it", "predict")
-    kind, document = read_any(tmp_path / "it")
-    document = copy.deepcopy(document)
-    changed = [state["dict"] for of, state in document["objects"] if of.endswith(".Upsample")]
-    for state in changed:
-        state["settings"]["dict"]["scale_factor"] = {"tuple": [n_positions // 4, 2]}
-    assert changed
-    write(tmp_path / "it", document, kind)
-    tracemalloc.start()
-    try:
-        sknet.load(tmp_path / "it")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2 * (tmp_path / "it").stat().st_size + (16 << 20)
+    given = {"tuple": [n_positions // 4, 2]}
+    change_settings(tmp_path / "it", "Upsample", "scale_factor", 2, given)
+    assert_loads_in_memory_of_the_file(tmp_path / "it")
 
 
 LENGTHS = {
@@ -230,18 +243,5 @@ def test_tables_of_the_length_that_a_file_says_take_no_memory(name, length, tmp_
     images = np.random.default_rng(0).normal(size=(20, 2, 4, 4))
     net = nn.Sequential(made(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 1))
     sknet.save(sknet.NetRegressor(net, **SMALL).fit(images, images[:, 0, 0, 0]), tmp_path / "it", "predict")
-    kind, document = read_any(tmp_path / "it")
-    document = copy.deepcopy(document)
-    parts = [state["dict"] for of, state in document["objects"] if of.endswith(type(made(2)).__name__)]
-    changed = [part["settings"]["dict"] for part in parts if part["settings"]["dict"][field] == stored(2)]
-    for settings in changed:
-        settings[field] = stored(length)
-    assert changed
-    write(tmp_path / "it", document, kind)
-    tracemalloc.start()
-    try:
-        sknet.load(tmp_path / "it")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2 * (tmp_path / "it").stat().st_size + (16 << 20)
+    change_settings(tmp_path / "it", type(made(2)).__name__, field, stored(2), stored(length))
+    assert_loads_in_memory_of_the_file(tmp_path / "it")

@@ -74,6 +74,15 @@ def test_no_thread_is_called_for_limits_of_one():
         assert len(helpers()) == before
 
 
+def run_in_threads(function, calls):
+    """Call a function in a thread for each of its arguments, and wait for all."""
+    threads = [threading.Thread(target=function, args=given) for given in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_several_callers_at_once():
     images = [RNG.standard_normal((n, 32, 14, 14), dtype=np.float32) for n in (40, 64, 33, 51)]
     expected, wrong = [convolved(x) for x in images], []
@@ -84,11 +93,7 @@ def test_several_callers_at_once():
                 if not np.array_equal(convolved(x), wanted):
                     wrong.append(x.shape)
 
-    threads = [threading.Thread(target=call, args=given) for given in zip(images, expected, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(call, zip(images, expected, strict=True))
     assert not wrong
     assert {each.get_num_threads() for each in libraries().lib_controllers if each.user_api == "blas"} == {2}
 
@@ -321,10 +326,6 @@ def test_steps_in_several_threads_at_once():
                 wrong.append(out)
 
     with Sharing():
-        threads = [threading.Thread(target=work, args=given) for given in zip(tapes, results, strict=True)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(work, zip(tapes, results, strict=True))
     assert not wrong
     assert len({out.tobytes() for out in results}) == 1
