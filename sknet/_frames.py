@@ -420,6 +420,16 @@ def _has_known_blocks() -> bool:
 SMALL = 1 << 16  # numbers of which a mask is faster than a sum, and small
 
 
+def gaps_in(y: Any) -> Any:
+    """Return a mask of missing targets, NaN, None and their like."""
+    if y.dtype.kind in "fmM":
+        return np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
+    if y.dtype.kind != "O":
+        return np.zeros(y.shape, bool)
+    flat = [x is None or type(x).__name__ in ("NAType", "NaTType") or bool(x != x) for x in y.ravel()]
+    return np.array(flat, bool).reshape(y.shape)
+
+
 def all_finite(x: np.ndarray) -> bool:
     """Tell whether no number of an array on the host is NaN or infinite."""
     if x.size > SMALL:

@@ -56,7 +56,7 @@ LINE = 80  # characters of a line of a representation
 MOST_SHOWN = 700  # characters of a representation
 NUMBERS = (np.generic, tuple, list, dict)  # and what may hold some
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
+C = TypeVar("C", bound=Callable[..., Any])
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -446,8 +446,8 @@ def resolve(
 SECTION = re.compile(r"\n\n([A-Z][\w ]+)\n-{3,}\n")  # the heading of a section of a docstring
 
 
-def described_by(shared: type) -> Callable[[C], C]:
-    """Complete the docstring of a class by descriptions of parameters and attributes in that of another.
+def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
+    """Complete the docstring of a class or function by descriptions of parameters in that of another.
 
     The class describes what differs: a parameter that it does not describe is described as in the other
     class, if its signature has it, and so is an attribute. Without docstrings, as with ``python -OO``,

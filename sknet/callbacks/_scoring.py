@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet._fields import ABSENT, COUNT, Arrays, Each, Items
+from sknet._late import above
 from sknet._params import Interval, StrOptions
 from sknet.callbacks._callback import Callback, FitView, Rows
 from sknet.device import to_host
@@ -122,7 +123,7 @@ class EpochScoring(Callback):
             more = {} if weight is None or not _takes_weights(self._scorer) else {"sample_weight": weight}
             estimator = fit.estimator
             with naming_classes(getattr(estimator, "classes_", None), y, f"the {self.on} rows"):
-                fit.record[self.name_] = self._scorer(estimator, X, y, **more)
+                fit.record[self.name_] = above("of_seen")(self._scorer, y)(estimator, X, y, **more)
 
     def on_fit_end(self, fit: FitView) -> None:
         self._rows = None

@@ -56,6 +56,8 @@ def mean_term(
 
 def _by_target(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
     """Return the mean loss for weights of targets: a row counts as the mean of its targets."""
+    if weight.ndim > 2 and weight.shape == y.shape == output.shape:
+        output, y, weight = (ops.reshape(x, (x.shape[0], -1)) for x in (output, y, weight))
     values = loss.of_targets(output, y)
     if weight.shape != values.shape:
         raise ShapeError(

@@ -347,8 +347,8 @@ class RSquared(Score):
 
     @staticmethod
     def _weights(weight: Any, target: Any) -> Any:
-        if weight is not None and weight.ndim == 2 and weight.shape == target.shape:
-            return to_host(weight).astype(np.float64)  # one for each target
+        if weight is not None and weight.ndim > 1 and weight.shape == target.shape:
+            return _columns(to_host(weight))  # one for each target
         return _weights(weight, len(target), "RSquared")
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Checks of X, y and sample weights."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Number
 from typing import Any
@@ -21,7 +21,16 @@ from sklearn.utils.validation import (
 
 from sknet import ops
 from sknet._constraints import shown
-from sknet._frames import Frame, all_finite, as_array, is_frame, length_of, refuse_unreadable, sequences_in
+from sknet._frames import (
+    Frame,
+    all_finite,
+    as_array,
+    gaps_in,
+    is_frame,
+    length_of,
+    refuse_unreadable,
+    sequences_in,
+)
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs, check_total
@@ -201,7 +210,7 @@ def check_y(
     if any_rank and rank_of(y) > 2:
         y = check_array(y, dtype="numeric", allow_nd=True, input_name="y")
         check_consistent_length(y, range(n_samples))
-        return y
+        return with_missing(y, missing)
     stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows
     with naming_columns(estimator, None):
         _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
@@ -215,55 +224,68 @@ def rank_of(y: Any) -> int:
 
 def split_missing(estimator: Any, y: Any) -> tuple[Any, Any]:
     """Return targets with others for missing ones, and a mask of these: None if there are none of several."""
-    if y is None or not estimator._targets_may_be_missing or hasattr(y, "tocsr") or rank_of(y) != 2:
-        return y, None
+    found = read_missing(y) if estimator._targets_may_be_missing else None
+    return (y, None) if found is None else (filled(found), is_missing(found))
+
+
+def read_missing(y: Any) -> Any:
+    """Return targets of which some of several are missing, as an array; None for all others."""
+    if y is None or isinstance(y, Mapping) or hasattr(y, "tocsr"):
+        return None
     if is_array(y) and not isinstance(y, np.ndarray):
-        return y, None
+        return None
     try:
-        numbers = _with_nan(y)
+        found = with_gaps(y) if rank_of(y) > 1 else None
     except (TypeError, ValueError):  # what cannot be read
-        return y, None
-    missing = np.isnan(numbers) if numbers.dtype.kind == "f" and numbers.shape[1] > 1 else np.False_
-    if not missing.any():
-        return y, None
+        return None
+    missing = is_missing(found)
+    if missing is None:
+        return None
     if missing.all():
-        raise ValueError(f"every target of y is missing, {numbers.shape} of NaN: there is nothing to learn")
-    return filled(numbers), missing
+        raise ValueError(f"every target of y is missing, {missing.shape} of NaN: there is nothing to learn")
+    return found
 
 
-def _with_nan(y: Any) -> Any:
-    """Return targets as an array, of objects of which some are None as numbers with NaN, if they are some."""
+def with_gaps(y: Any) -> Any:
+    """Return targets as an array: objects of which some are missing as numbers with NaN, labels with None."""
     found = as_array(y)
     if found.dtype.kind != "O":
         return found
     try:
         numbers = found.astype(np.float64)
     except (TypeError, ValueError):  # labels that are no numbers
-        return found
+        missing = gaps_in(found)
+        return with_missing(found, missing if missing.any() else None)
     return numbers if np.isnan(numbers).any() else found
 
 
 def with_missing(y: Any, missing: Any) -> Any:
-    """Return checked targets with NaN where they are missing."""
-    return y if missing is None else np.where(missing, np.nan, y)
+    """Return checked targets with NaN where they are missing, None among labels that are no numbers."""
+    return y if missing is None else np.where(missing, np.nan if y.dtype.kind in "biuf" else None, y)
 
 
 def is_missing(y: Any) -> Any:
-    """Return a mask of missing targets; None if there are none."""
-    if not isinstance(y, np.ndarray) or y.dtype.kind != "f" or y.ndim != 2 or y.shape[1] == 1:
+    """Return a mask of missing targets, of several a row; None if there are none."""
+    if not isinstance(y, np.ndarray) or y.dtype.kind not in "fO" or y.ndim < 2 or y[:1].size == 1:
         return None
-    missing = np.isnan(y)
+    missing = gaps_in(y)
     return missing if missing.any() else None
 
 
 def filled(y: Any) -> Any:
-    """Return targets with a middle value of their column instead of NaN, which no loss can read."""
+    """Return targets with a middle value of their column instead of NaN or None, which no loss can read.
+
+    Columns are the last axis of a table; an array of more axes is one.
+    """
     missing = is_missing(y)
     if missing is None:
         return y
     y = y.copy()
-    for column, gone in zip(y.T, missing.T, strict=True):
+    columns = (y.T, missing.T) if y.ndim == 2 else (y[np.newaxis], missing[np.newaxis])
+    for k, (column, gone) in enumerate(zip(*columns, strict=True)):
         known = np.sort(column[~gone])
+        if not len(known) and y.dtype.kind == "O":
+            raise ValueError(f"column {k} of y has no label at all: leave it out")
         column[gone] = known[len(known) // 2] if len(known) else 1.0
     return y
 
@@ -274,7 +296,7 @@ def of_seen(y: Any, weight: Any, dtype: Any) -> Any:
     if missing is None:
         return weight
     seen = (~missing).astype(dtype)
-    return seen if weight is None else seen * (weight if weight.ndim == 2 else weight[:, np.newaxis])
+    return seen if weight is None else (seen.T * weight.T).T
 
 
 def _columns(y: Any, warns: bool = True) -> Any:
@@ -287,7 +309,7 @@ def score_weights(y: Any, weight: Any) -> Any:
     """Return a weight for each target to score; None if none is missing, and weights are of rows."""
     if hasattr(y, "tocsr") or rank_of(y) != 2:
         return None
-    y = _with_nan(y)
+    y = with_gaps(y)
     weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
     found = of_seen(y, weight, np.float64)
     return found if np.ndim(found) == 2 else None
@@ -295,7 +317,7 @@ def score_weights(y: Any, weight: Any) -> Any:
 
 def r2_of_seen(y: Any, predicted: Any, weight: Any) -> float:
     """Return the mean over targets of R2, by weights of each target."""
-    y = filled(_with_nan(y)).astype(np.float64)
+    y = filled(with_gaps(y)).astype(np.float64)
     score = RSquared(y, weight, SquaredError())
     score.add(predicted, y, weight)
     return score.result()
@@ -303,7 +325,7 @@ def r2_of_seen(y: Any, predicted: Any, weight: Any) -> float:
 
 def accuracy_of_seen(y: Any, predicted: Any, weight: Any) -> float:
     """Return the share of rows with all labels right that count, by weights of each label."""
-    right = ((_with_nan(y) == predicted) | (weight == 0)).all(axis=1)
+    right = ((with_gaps(y) == predicted) | (weight == 0)).all(axis=1)
     return float(np.average(right, weights=row_weights(weight)))
 
 
@@ -322,7 +344,7 @@ def check_weights(
     check_range(sample_weight, dtype, "sample_weight")
     check_total(np.asarray(sample_weight), dtype)
     shape = np.asarray(sample_weight).shape
-    if len(shape) == 2 and np.ndim(y) == 2 and shape == np.shape(y):
+    if len(shape) > 1 and shape == np.shape(y):
         rows, sample_weight = np.empty((math.prod(shape), 0)), np.ravel(sample_weight)
     else:
         shape = (-1,)

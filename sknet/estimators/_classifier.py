@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._constraints import is_number, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
-from sknet._frames import is_collection
+from sknet._frames import gaps_in, is_collection
 from sknet._late import available_if
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
@@ -50,9 +50,7 @@ MOST = float(np.finfo(np.float64).max)  # an int may be larger than any float of
 def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
     """Return the weights of rows multiplied by those of their classes."""
     of_class = _of_classes(class_weight, targets, y, y if like is None else like)
-    if weight is not None and weight.ndim == 2:
-        of_class = of_class[:, np.newaxis]
-    found = of_class if weight is None else (weight * of_class).astype(weight.dtype)
+    found = of_class if weight is None else (weight.T * of_class.T).T.astype(weight.dtype)
     if not found.any():
         raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
     return found
@@ -89,8 +87,9 @@ def _of_seen_labels(class_weight: Any, y: Any, like: Any) -> Any:
     if isinstance(class_weight, dict):
         raise ValueError("class_weight of several labels must be a list with a dict for each, or 'balanced'")
     found = np.ones(len(y))
+    gone, unknown = gaps_in(y), gaps_in(like)
     for k, (column, known) in enumerate(zip(y.T, like.T, strict=True)):
-        seen, known = ~np.isnan(column), known[~np.isnan(known)]
+        seen, known = ~gone[:, k], known[~unknown[:, k]]
         if isinstance(class_weight, str):
             both = np.concatenate([known, column[seen]])
             weight = compute_sample_weight(class_weight, both, indices=np.arange(len(known)))[len(known) :]

@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._fields import POSITIVE, Each, Items, Named
-from sknet._frames import all_finite, as_array, is_frame, names_of
+from sknet._frames import all_finite, as_array, gaps_in, is_frame, names_of
 from sknet._hints import suggestion
 from sknet._params import StrOptions
 from sknet.core import Tensor
@@ -84,19 +84,9 @@ def has_classes(predictor: Any) -> bool:
     return True
 
 
-def missing_in_head(y: Any) -> Any:
-    """Return a mask of missing targets, NaN, None and their like."""
-    if y.dtype.kind in "fmM":
-        return np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
-    if y.dtype.kind != "O":
-        return np.zeros(y.shape, bool)
-    flat = [x is None or type(x).__name__ in ("NAType", "NaTType") or bool(x != x) for x in y.ravel()]
-    return np.array(flat, bool).reshape(y.shape)
-
-
 def _without_missing(y: Any, head: str) -> tuple[Any, Any]:
     """Return targets with a known one instead of those that are missing, and a mask of these."""
-    gone = missing_in_head(y)
+    gone = gaps_in(y)
     if not gone.any():
         return (np.array(y.tolist()) if y.dtype == object and y.size else y), gone
     if gone.all():

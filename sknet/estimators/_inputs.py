@@ -347,6 +347,8 @@ def _array(x: Any, name: str, dtypes: list[type], allows_nan: Callable[[], bool]
         raise ValueError(f"input {name!r} must be an array of numbers, got dtype {x.dtype}")
     if not x.ndim or not x.shape[0]:
         raise ValueError(f"input {name!r} must have at least one row, got shape {x.shape}")
+    if not x.size:
+        raise ValueError(f"every row of input {name!r} is empty, shape {x.shape}: there is nothing to learn")
     if x.dtype.kind == "f":
         if x.dtype not in dtypes:
             x = x.astype(dtypes[0])
@@ -507,6 +509,7 @@ class Inputs:
         ):
             got, was = (list(x) if isinstance(x, dict) else "one array" for x in (X, self.shapes))
             raise ValueError(f"expected inputs like those of the fit, {was}, got {got}")
+        X = self._of_no_steps(X)
         for name, x, shape, integer in _each(X, shapes, integers):
             rank = len(shape) + 1
             if x.ndim != rank:
@@ -514,6 +517,16 @@ class Inputs:
             if integer and x.dtype.kind == "f":
                 raise ValueError(f"input {name!r} must hold integers, got {x.dtype}: use .astype('int64')")
         return self.converted(X, dtypes[0])
+
+    def _of_no_steps(self, X: Any) -> Any:
+        """Return sequences, all of which are empty, with the axes and the kind of those of the fit."""
+        if not isinstance(X, dict) or len(X) != 2 or "lengths" not in X or np.any(X["lengths"]):
+            return X
+        [name] = [each for each in X if each != "lengths"]
+        if X[name].shape[1:] != (1,):
+            return X
+        kind = np.int64 if self.integers[name] else X[name].dtype
+        return X | {name: np.zeros((len(X[name]), 1, *self.shapes[name][1:]), kind)}
 
     def _check_given(self, X: Any) -> None:
         """Raise a ValueError if an input of the fit is missing, which the network could do without."""

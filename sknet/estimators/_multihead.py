@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._constraints import satisfies, shown
 from sknet._fields import Each, Items
+from sknet._frames import gaps_in
 from sknet._hints import suggestion
 from sknet._late import available_if
 from sknet._params import described_by, store_parameters
@@ -29,7 +30,6 @@ from sknet.estimators._head_targets import (
     has_classes,
     host_array,
     labels_of,
-    missing_in_head,
 )
 from sknet.estimators._inputs import follows_namespace, on_host, with_lengths
 from sknet.estimators._members import MEMBERS
@@ -517,7 +517,7 @@ def _of_classes(targets: HeadTargets, name: str, class_weight: Any, table: Any, 
 
 def _accuracy(y: Any, predicted: Any, weight: Any) -> float:
     """Return the share of rows with all labels right that are there."""
-    seen = ~missing_in_head(y)
+    seen = ~gaps_in(y)
     right = ((np.asarray(y == predicted)) | ~seen).reshape(len(y), -1).all(axis=1)
     counts = seen.reshape(len(y), -1).mean(axis=1)
     return float(np.average(right, weights=counts if weight is None else counts * weight))
@@ -527,7 +527,7 @@ def _r2(y: Any, predicted: Any, weight: Any) -> float:
     """Return R2 of the targets that are there."""
     from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
-    seen = ~missing_in_head(y)
+    seen = ~gaps_in(y)
     if not seen.all() and y.ndim == 2:
         counts = seen if weight is None else seen * weight[:, np.newaxis]
         return r2_of_seen(y, predicted, counts.astype(np.float64))

@@ -121,6 +121,20 @@ def checked(given, expected):
 '''
 
 
+PADDED = '''
+def padded(rows, name, shape, dtype):
+    """Return sequences of different lengths as one array, padded by zeros, and their lengths."""
+    rows = [np.asarray(row) for row in rows]
+    lengths = np.array([len(row) for row in rows], dtype="int64")
+    kind = np.result_type(*[row for row in rows if row.size] or ["int64"])
+    x = np.zeros((len(rows), max([1, *lengths]), *shape[1:]), kind)
+    for i, row in enumerate(rows):
+        if row.size:
+            x[i, :len(row)] = row
+    return {name: x, "lengths": lengths}
+'''
+
+
 STANDARDIZED = '''
 def standardized(given):
     """Return inputs less the means of the training rows, divided by their deviations; tables are clipped."""
@@ -368,6 +382,11 @@ class _File:
         self.passes: dict[Any, tuple[str, tuple[Any, ...], Any]] = {}
         self.texts: list[str] = []
 
+    @property
+    def is_ragged(self) -> bool:
+        """True if X is sequences alone, which may be given as a list of those."""
+        return self.is_named and len(self.inputs["X"]) == 2 and "lengths" in self.inputs["X"]
+
     def _layer(self, path: str) -> str:
         prefix = path.rpartition(".")[0]
         layer = self.frozen._module.get_submodule(prefix) if prefix else self.frozen._module
@@ -426,6 +445,11 @@ class _File:
                 "if lengths is not None:",
                 f"    X = {{**(X if isinstance(X, dict) else {{{literal(first)}: X}}), 'lengths': lengths}}",
             ]
+            if self.is_ragged:
+                lines += [
+                    "elif isinstance(X, list):",
+                    f"    X = padded(X, {literal(first)}, *{expected}[{literal(first)}])",
+                ]
         x = "prepared(X)" if self.is_prepared and method.source == "X" else "X"
         given = x if is_named else f"{{{literal(next(iter(self.inputs[method.source])))}: {x}}}"
         given = f"checked({given}, {expected})"
@@ -594,6 +618,7 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", file: 
     title = repr(frozen) if table is None else table.title
     wrong = "np.isinf(x).any()" if frozen._allows_nan else "not np.isfinite(x).all()"
     inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format(wrong=wrong).strip()}"
+    inputs += f"\n\n\n{PADDED.strip()}" if file.is_ragged else ""
     inputs += file.standardized()
     inputs += f"\n\n\n{offset_source(frozen)}".rstrip()
     return file_text(title, methods, file.texts, inputs, file.source, file.facts())

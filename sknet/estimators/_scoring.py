@@ -1,10 +1,7 @@
 """Meaning of ``scoring=`` and ``monitor=``: scorers by name, their direction, and the one that decides."""
 
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from sknet._constraints import shown
 from sknet._hints import suggestion
@@ -169,27 +166,3 @@ def _name_of(scorer: Any) -> str:
     inner = getattr(scorer, "_score_func", scorer)  # of make_scorer
     inner = getattr(inner, "func", inner)  # of functools.partial
     return getattr(inner, "__name__", type(inner).__name__)
-
-
-def evaluated(
-    scorers: Sequence[Scorer], estimator: Any, X: Any, y: Any, weight: Any, rows: str
-) -> dict[str, float]:
-    return {scorer.name: _evaluated(scorer, estimator, X, y, weight, rows) for scorer in scorers}
-
-
-def _evaluated(scorer: Scorer, estimator: Any, X: Any, y: Any, weight: Any, rows: str) -> float:
-    more = {"sample_weight": weight} if weight is not None and scorer.takes_weight else {}
-    try:
-        value = scorer.call(estimator, X, y, **more)
-    except Exception as error:
-        raise ValueError(
-            f"scoring {scorer.name!r} of {rows} failed: {type(error).__name__}: {error} "
-            "(a scorer is called as scorer(estimator, X, y))"
-        ) from error
-    value = value.item() if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0 else value
-    if not isinstance(value, Real):
-        raise ValueError(
-            f"scoring {scorer.name!r} of {rows} returned {value!r}: a scorer returns one number; give "
-            "several scorers as a list or dict"
-        )
-    return float(value)

@@ -127,7 +127,7 @@ def _known_columns(rows: DataSet, targets: Any, scaling: Any) -> list[tuple[str,
     """Return known targets in units, by column or of all columns of arrays, and whether they are shifted."""
     y, missing = np.asarray(rows.y, np.float64), is_missing(rows.labels)
     y = y if y.ndim == 2 else y.reshape(-1, 1)
-    y = y if missing is None else np.where(missing, np.nan, y)
+    y = y if missing is None else np.where(missing.reshape(y.shape), np.nan, y)
     found = []
     for name, part, shifts in targets.scaled_columns(y, scaling):
         for k, x in enumerate(part.T):

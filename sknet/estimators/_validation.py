@@ -22,7 +22,7 @@ from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Reques
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
 from sknet.estimators._offset import check_offset, scores_with_offset
-from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring, evaluated
+from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
 from sknet.losses._wrappers import without_offset
@@ -374,6 +374,8 @@ def new_score_of(
     own, scorers, monitor = network.request.estimator, network.scoring.scorers, network.monitor
     if scorers is None:
         return scores_with_offset(own._score_of(batches, model), model.loss_function)
+    from sknet.estimators._head_scoring import evaluated  # most fits have no scorers
+
     what = "the training rows" if is_training else "the validation rows"
     decides = "" if is_training else monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)

@@ -16,8 +16,10 @@ from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._frames import is_frame
 from sknet._parallel import jobs_of
+from sknet._params import described_by
 from sknet.engine._many import are_sent
 from sknet.engine._scheduler import grouped
+from sknet.estimators._head_scoring import of_seen
 from sknet.estimators._inputs import on_host
 from sknet.estimators._multihead import MultiHeadNet
 from sknet.estimators._targets import naming_labels
@@ -64,7 +66,8 @@ def cross_validate(
     groups : array-like of shape (n_samples,), default=None
         For the splitter.
     scoring : str, callable, list, tuple, dict or None, default=None
-        scikit-learn scorers; None uses the estimator's `score`.
+        scikit-learn scorers; None uses the estimator's `score`. Where targets of y are missing, scorers
+        return the mean over targets of the score of the rows that have each, as `target_scorer` does.
     cv : int, splitter, iterable or None, default=None
         None is 5 folds.
     n_jobs : int or None, default=None
@@ -106,7 +109,7 @@ def cross_validate(
         model_selection.cross_validate,
         (estimator, indexable(X), indexable(y)),
         groups=groups,
-        scoring=scoring,
+        scoring=of_seen(scoring, y),
         cv=cv,
         n_jobs=n_jobs,
         verbose=verbose,
@@ -118,6 +121,60 @@ def cross_validate(
         error_score=error_score,
     )
     return found
+
+
+@described_by(cross_validate)
+@named_errors
+def cross_val_score(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    scoring: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Mapping[str, Any] | None = None,
+    pre_dispatch: Any = "2*n_jobs",
+    error_score: Any = float("nan"),
+) -> Any:
+    """Score by cross-validation, with the fits of networks in threads instead of processes.
+
+    Replaces scikit-learn's function of the same name, with the same results.
+
+    Parameters
+    ----------
+    scoring : str, callable or None, default=None
+        A scorer of scikit-learn, as for `cross_validate`; None uses the estimator's `score`.
+
+    Returns
+    -------
+    ndarray of shape (n_folds,)
+        The scores of held-out rows.
+
+    Raises
+    ------
+    ValueError
+        If `scoring` has several scorers, or `cv` yields no folds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import cross_val_score
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cross_val_score(MLPClassifier((8,), tol=0.1, random_state=0), X, y, cv=3, n_jobs=2).shape
+    (3,)
+    """
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise ValueError(
+            f"cross_val_score takes one scorer, its name or None as scoring, got {shown(scoring)}: "
+            "cross_validate takes several"
+        )
+    options = {"groups": groups, "cv": cv, "n_jobs": n_jobs, "verbose": verbose, "params": params}
+    more = {"pre_dispatch": pre_dispatch, "error_score": error_score}
+    return cross_validate(estimator, X, y, scoring=scoring, **options, **more)["test_score"]
 
 
 @named_errors

@@ -31,8 +31,9 @@ from sknet.engine._scheduler import grouped, run_in_threads
 from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._attributions import check_steps
-from sknet.estimators._checks import check_weights, check_y, filled, of_seen
+from sknet.estimators._checks import check_weights, check_y, filled, of_seen, with_missing
 from sknet.estimators._computation import Computation, n_offsets_of, outputs_of
+from sknet.estimators._head_scoring import evaluated
 from sknet.estimators._inputs import with_offset
 from sknet.estimators._offset import (
     adding_offset,
@@ -42,7 +43,7 @@ from sknet.estimators._offset import (
     standardize_targets,
 )
 from sknet.estimators._options import check_loss_of_logits
-from sknet.estimators._scoring import check_scoring, evaluated
+from sknet.estimators._scoring import check_scoring
 from sknet.estimators._summary import Summarized, summary_rows, with_values
 from sknet.estimators._targets import refuse_ignored
 from sknet.estimators._validation import naming
@@ -573,7 +574,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         self.oof_prediction_ = self.oof_prediction_[first:]
         if self.scoring is not None:
             is_of_targets = weight is not None and weight.ndim == 2
-            seen = np.where(weight == 0, np.nan, y[rows]) if is_of_targets else y[rows]
+            seen = with_missing(y[rows], weight == 0) if is_of_targets else y[rows]
             self.oof_score_ = self._scored(found, X, rows - first, seen, row_weights(weight))
 
     def _scored(self, outputs: Any, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:

@@ -4,19 +4,31 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import r2_score
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    log_loss,
+    make_scorer,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 import sknet
 from sknet import (
     MLPClassifier,
     MLPRegressor,
     Model,
+    NetClassifier,
     NetRegressor,
     TabularClassifier,
     TabularRegressor,
@@ -25,8 +37,9 @@ from sknet import (
     neural_network,
     nn,
 )
-from sknet.callbacks import Checkpoint
+from sknet.callbacks import Checkpoint, EpochScoring
 from sknet.engine import Accuracy, RSquared
+from sknet.model_selection import target_scorer
 from tests.estimators.data import quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -190,6 +203,221 @@ def test_searches_and_cross_validation_split_missing_labels(clf):
     assert search.best_score_ == pytest.approx(np.mean(by_hand))
     pipe = make_pipeline(StandardScaler(), clf)
     assert model_selection.cross_val_predict(pipe, X, LABELS, cv=3).shape == LABELS.shape
+
+
+def by_target(metric, y, predicted, weight=None):
+    """Return the mean over targets of a metric of the rows that have each."""
+    found = []
+    for k, seen in enumerate(pd.notna(y).T):
+        more = {} if weight is None else {"sample_weight": weight[seen]}
+        found.append(metric(np.array(y[seen, k].tolist()), predicted[seen, k], **more))
+    return np.mean(found)
+
+
+SCORES = {"r2": r2_score, "neg_mean_absolute_error": lambda *a, **k: -mean_absolute_error(*a, **k)}
+
+
+@pytest.mark.parametrize("of_scikit_learn", [False, True])
+def test_scorers_of_regressors_score_each_target_by_its_rows(of_scikit_learn):
+    net, folds = MLPRegressor(**SMALL), KFold(3)
+    fits = [(clone(net).fit(X[a], Y[a]).predict(X[b]), b) for a, b in folds.split(X)]
+    expected = {name: [by_target(m, Y[b], p) for p, b in fits] for name, m in SCORES.items()}
+    if of_scikit_learn:
+        scoring = {name: target_scorer(name) for name in SCORES}
+        module, score = sklearn.model_selection, target_scorer("r2")
+    else:
+        scoring, module, score = [*SCORES], model_selection, "r2"
+    found = module.cross_validate(net, X, Y, scoring=scoring, cv=folds)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[f"test_{name}"], values)
+    one = module.cross_val_score(net, X, Y, scoring=score, cv=folds)
+    np.testing.assert_allclose(one, expected["r2"])
+    grid = {"random_state": [0]}
+    for given, refit in ((scoring, "r2"), (score, True)):
+        search = module.GridSearchCV(net, grid, scoring=given, refit=refit, cv=folds).fit(X, Y)
+        assert search.best_score_ == pytest.approx(np.mean(expected["r2"]))
+        assert search.score(X, Y) == pytest.approx(by_target(r2_score, Y, search.predict(X)))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "roc_auc", "neg_log_loss", "f1"])
+def test_scorers_of_labels_score_each_label_by_its_rows(name):
+    clf = MLPClassifier(**SMALL).fit(X, LABELS)
+    positive = clf.predict_proba(X)
+    metric, predicted = {
+        "accuracy": (accuracy_score, clf.predict(X)),
+        "roc_auc": (roc_auc_score, positive),
+        "neg_log_loss": (lambda *a, **k: -log_loss(*a, **k), positive),
+        "f1": (f1_score, clf.predict(X)),
+    }[name]
+    scorer = target_scorer(name)
+    assert scorer(clf, X, LABELS) == pytest.approx(by_target(metric, LABELS, predicted))
+    expected = by_target(metric, LABELS, predicted, WEIGHT)
+    assert scorer(clf, X, LABELS, sample_weight=WEIGHT) == pytest.approx(expected)
+    by_each = np.repeat(WEIGHT[:, np.newaxis], 3, axis=1)
+    assert scorer(clf, X, LABELS, sample_weight=by_each) == pytest.approx(expected)
+    search = model_selection.GridSearchCV(clf, {"alpha": [0.1]}, scoring=name, cv=2).fit(X, LABELS)
+    assert np.isfinite(search.best_score_)
+
+
+def test_scorers_of_scikit_learn_with_its_own_searches_and_of_functions():
+    clf = MLPClassifier(**SMALL)
+    own = model_selection.cross_val_score(clf, X, LABELS, cv=2, scoring="roc_auc")
+    other = sklearn.model_selection.cross_val_score(
+        clf, X, LABELS, cv=KFold(2), scoring=target_scorer("roc_auc")
+    )
+    np.testing.assert_allclose(own, other)
+    assert np.isfinite(own).all()
+
+    def gap(estimator, X, y):
+        return np.mean(np.abs(estimator.predict(X) - y))
+
+    net = MLPRegressor(**SMALL).fit(X, Y)
+    expected = by_target(mean_absolute_error, Y, net.predict(X))
+    assert target_scorer(gap)(net, X, Y) == pytest.approx(expected)
+    assert repr(target_scorer("r2")) == "target_scorer('r2')"
+    assert pickle.loads(pickle.dumps(target_scorer("r2")))(net, X, Y) == target_scorer("r2")(net, X, Y)
+    with pytest.raises(ValueError, match=r"scores the columns of y.*got \(300,\)"):
+        target_scorer("r2")(net, X, Y[:, 0])
+    with pytest.raises(ValueError, match="every target of y is missing"):
+        target_scorer("r2")(net, X, Y * np.nan)
+    with pytest.raises(ValueError, match="cross_validate takes several"):
+        model_selection.cross_val_score(net, X, Y, scoring=["r2"])
+
+
+def test_scorers_of_epochs_score_each_target_by_its_rows():
+    options = SMALL | {"early_stopping": True, "scoring": "r2", "max_iter": 2}
+    net = MLPRegressor(**options, callbacks=[EpochScoring("neg_max_error")])
+    net.fit(X[50:], Y[50:], X_val=X[:50], y_val=Y[:50])
+    predicted = net.predict(X[:50])
+    assert max(net.history_["validation_r2"]) == pytest.approx(by_target(r2_score, Y[:50], predicted))
+    assert min(net.history_["validation_neg_max_error"]) < 0
+
+
+def test_requests_for_weights_reach_scorers():
+    weight = np.where(np.arange(300) < 150, 1.0, 5.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(r2_score).set_score_request(sample_weight=True)
+        net = MLPRegressor(**SMALL).set_fit_request(sample_weight=False)
+        params = {"sample_weight": weight}
+        found = model_selection.cross_val_score(net, X, Y, scoring=scorer, cv=KFold(2), params=params)
+    fits = [(clone(net).fit(X[a], Y[a]).predict(X[b]), b) for a, b in KFold(2).split(X)]
+    np.testing.assert_allclose(found, [by_target(r2_score, Y[b], p, weight[b]) for p, b in fits])
+
+
+NAMES = np.where(GONE[:, :2], None, np.where(LABELS[:, :2] == 1, ["red", "tall"], ["blue", "flat"]))
+NAMES[~GONE[:, 1] & (FULL[:, 1] > 1), 1] = "huge"
+TEXTS = {
+    "objects": NAMES,
+    "list": NAMES.tolist(),
+    "frame": pd.DataFrame(NAMES, columns=["a", "b"]),
+    "strings": pd.DataFrame(NAMES, columns=["a", "b"]).astype("string"),
+    "categories": pd.DataFrame(NAMES, columns=["a", "b"]).astype("category"),
+    "polars": pl.DataFrame(NAMES.tolist(), schema=["a", "b"], orient="row"),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("params", [{}, {"class_weight": "balanced", "early_stopping": True}], ids=str)
+def test_missing_texts_are_labels_without_weight(kind, params):
+    known = np.where(GONE[:, :2], ["blue", "flat"], NAMES).astype(str)
+    if "class_weight" in params:  # of what is there alone
+        weights = [compute_sample_weight("balanced", known[~gone, k]) for k, gone in enumerate(GONE[:, :2].T)]
+        row = np.ones(300)
+        for weight, gone in zip(weights, GONE[:, :2].T, strict=True):
+            row[~gone] *= weight
+        if params["early_stopping"]:
+            params = {"class_weight": "balanced"}
+    else:
+        row = np.ones(300)
+    clf = MLPClassifier(**SMALL | params).fit(X, TEXTS[kind])
+    expected = MLPClassifier(**SMALL).fit(X, known, sample_weight=SEEN[:, :2] * row[:, np.newaxis])
+    for found, other in zip(clf.predict_proba(X), expected.predict_proba(X), strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-9)
+    assert set(np.unique(clf.predict(X)[:, 1])) <= {"flat", "huge", "tall"}
+    right = ((clf.predict(X) == NAMES) | GONE[:, :2]).all(axis=1)
+    expected = np.average(right, weights=SEEN[:, :2].mean(axis=1))
+    assert clf.score(X, TEXTS[kind]) == pytest.approx(expected)
+
+
+def test_missing_texts_are_scored_searched_saved_and_continued(tmp_path):
+    clf = MLPClassifier(**SMALL, early_stopping=True).fit(X, NAMES)
+    expected = by_target(accuracy_score, NAMES, clf.predict(X))
+    assert target_scorer("accuracy")(clf, X, NAMES) == pytest.approx(expected)
+    for scoring in (None, "accuracy", "neg_log_loss"):
+        found = model_selection.cross_val_score(clf, X, NAMES, scoring=scoring, cv=2)
+        assert np.isfinite(found).all()
+    sknet.save(clf, tmp_path / "clf.safetensors")
+    for other in (sknet.load(tmp_path / "clf.safetensors"), pickle.loads(pickle.dumps(clf)), clf.freeze()):
+        assert (other.predict(X) == clf.predict(X)).all()
+    classes = [["blue", "red"], ["flat", "huge", "tall"]]
+    part = MLPClassifier(**SMALL).partial_fit(X[:99], NAMES[:99], classes=classes)
+    assert part.partial_fit(X[99:], NAMES[99:]).predict(X).shape == (300, 2)
+    table = TabularClassifier(budget=0.02, random_state=0)
+    assert table.fit(X, NAMES).score(X, NAMES) > 0.5
+    assert set(np.unique(table.predict(X)[:, 0])) == {"blue", "red"}
+    with pytest.raises(ValueError, match="column 1 of y has no label at all"):
+        MLPClassifier().fit(X, np.c_[NAMES[:, :1], np.full((300, 1), None)])
+
+
+class Image(nn.Module):
+    """A picture of 3 x 2 numbers of four inputs."""
+
+    def __init__(self, n_outputs):
+        self.head = nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (3, 2)))
+
+    def forward(self, x):
+        return self.head(x)
+
+
+PICTURES = FULL[:, [0, 1, 2, 2, 1, 0]].reshape(300, 3, 2) / 100
+HOLES = np.random.default_rng(1).random(PICTURES.shape) < 0.4
+MASKED = np.where(HOLES, np.nan, PICTURES)
+
+
+class Classes(nn.Module):
+    """Logits of two classes for each of 3 x 2 pixels."""
+
+    def __init__(self, n_outputs):
+        self.head = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (3, 2, 2)))
+
+    def forward(self, x):
+        return self.head(x)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber", "log_loss"])
+@pytest.mark.parametrize("params", [{}, {"early_stopping": True, "scale_target": True}], ids=str)
+def test_holes_in_arrays_are_targets_without_weight(loss, params):
+    if loss == "log_loss":
+        net, y = NetClassifier(Classes, max_iter=3, random_state=0), (PICTURES.mean(axis=0) < PICTURES) * 1.0
+        params = {name: value for name, value in params.items() if name != "scale_target"}
+    else:
+        net, y = NetRegressor(Image, loss=loss, max_iter=3, random_state=0), PICTURES
+    masked = np.where(HOLES, np.nan, y)
+    found = clone(net).set_params(**params).fit(X, masked, sample_weight=WEIGHT)
+    other = np.where(HOLES, 1 - y, y)
+    expected = (
+        clone(net)
+        .set_params(**params)
+        .fit(X, other, sample_weight=~HOLES * WEIGHT[:, np.newaxis, np.newaxis])
+    )
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-5)
+    np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-5)
+
+
+def test_holes_in_arrays_are_those_of_columns(tmp_path):
+    image = Image(6)
+    net = NetRegressor(image, scale_target=False, max_iter=5, random_state=0, dtype="float64")
+    table = clone(net).set_params(module=nn.Sequential(image, nn.Flatten()))
+    found, other = net.fit(X, MASKED), table.fit(X, MASKED.reshape(300, 6))
+    np.testing.assert_allclose(found.predict(X).reshape(300, 6), other.predict(X), rtol=1e-9)
+    assert found.score(X, MASKED) == pytest.approx(other.score(X, MASKED.reshape(300, 6)))
+    np.testing.assert_allclose(found.loss_curve_, other.loss_curve_, rtol=1e-9)
+    sknet.save(found, tmp_path / "net.safetensors")
+    read = sknet.load(tmp_path / "net.safetensors", trusted=[Image])
+    for same in (read, pickle.loads(pickle.dumps(found)), found.freeze()):
+        np.testing.assert_array_equal(same.predict(X), found.predict(X))
+    found.partial_fit(X[:50], MASKED[:50])
+    assert np.isfinite(found.predict(X)).all()
 
 
 @pytest.mark.parametrize("kind", ["Int64", "boolean", "Float64", "object", "list"])

@@ -4,6 +4,7 @@ import pickle
 from functools import cache
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -21,6 +22,7 @@ from sknet import (
     load,
     model_selection,
     nn,
+    onnx,
     ops,
     save,
 )
@@ -141,6 +143,40 @@ def test_files_and_frozen_copies_predict_the_same(tmp_path):
     assert net.score(IDS, LABELS) == np.mean(net.predict(IDS) == LABELS)
     padded, lengths = pad_sequences(IDS)
     assert np.array_equal(net.transform(IDS), net.transform(padded, lengths=lengths))
+
+
+EMPTY = {"ids": [], "flat": [], "numbers": np.zeros((0, 3))}
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "transformer", "tcn"])
+@pytest.mark.parametrize("kind", EMPTY)
+def test_empty_sequences_alone_are_predicted_as_beside_others(name, kind, tmp_path):
+    flat = [row[:, 0] for row in SIGNALS]
+    nothing, rows = EMPTY[kind], {"ids": IDS, "flat": flat, "numbers": SIGNALS}[kind]
+    net = NetClassifier(name, max_iter=1, random_state=0).fit([*rows, nothing], [*LABELS, True])
+    expected = net.predict_proba([nothing, rows[0]])[:1]
+    assert np.isfinite(expected).all()
+    frozen = net.freeze()
+    frozen.to_python(tmp_path / "net.py")
+    names = {}
+    exec((tmp_path / "net.py").read_text(), names)
+    for predict in (net.predict_proba, frozen.predict_proba, names["predict_proba"]):
+        for X in ([nothing], [nothing] * 3, [np.zeros(0)], [[]]):
+            np.testing.assert_allclose(predict(X), np.repeat(expected, len(X), 0), rtol=1e-6)
+    np.testing.assert_allclose(names["predict_proba"](rows), net.predict_proba(rows), rtol=1e-5)
+    onnx.export(net, tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    padded, lengths = pad_sequences([nothing, nothing])
+    padded = padded.astype(np.int64 if kind == "ids" else np.float32)
+    found = session.run(["probabilities"], {"x": padded, "lengths": lengths})[0]
+    np.testing.assert_allclose(found, np.repeat(expected, 2, 0), rtol=1e-4)
+    assert np.isfinite(net.partial_fit([nothing] * 2, [False, True]).predict_proba(rows)).all()
+
+
+@pytest.mark.parametrize(("rows", "message"), [([[], []], "0 feature"), ([np.zeros((0, 3))] * 2, "is empty")])
+def test_fits_of_empty_sequences_alone_have_nothing_to_learn(rows, message):
+    with pytest.raises(ValueError, match=message):
+        NetClassifier("lstm").fit(rows, [0, 1])
 
 
 def pair(net, *fits):

@@ -7,7 +7,8 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import f1_score, get_scorer, get_scorer_names, make_scorer, mean_squared_error
 
-from sknet.estimators._scoring import check_scoring, evaluated
+from sknet.estimators._head_scoring import evaluated
+from sknet.estimators._scoring import check_scoring
 
 Y = np.array([0, 1, 1, 0, 1])
 X = np.zeros((5, 1))

@@ -636,7 +636,8 @@ def pad_sequences(
     sequences : sequence of array-like of shape (n_steps,) or (n_steps, n_features)
         One for each row; the shape after the first axis is the same for all.
     maxlen : int or None, default=None
-        Steps of the result; of longer sequences the first `maxlen` are taken. None is the longest sequence.
+        Steps of the result; of longer sequences the first `maxlen` are taken. None is the longest sequence,
+        and a step at least.
     dtype : dtype or None, default=None
         Dtype of the result; None is one that holds all sequences.
     value : float, default=0
@@ -685,7 +686,7 @@ def pad_sequences(
                 f"{array.shape}"
             )
     found = np.dtype(np.result_type(*filled) if dtype is None else dtype)
-    steps = max(map(len, arrays)) if maxlen is None else maxlen
+    steps = max(1, *map(len, arrays)) if maxlen is None else maxlen
     padded = np.full((len(arrays), steps, *shape), _held(value, found, f"value={shown(value)}"))
     lengths = np.array([min(len(array), steps) for array in arrays], np.int64)
     for i, (array, length) in enumerate(zip(arrays, lengths, strict=True)):
