@@ -182,6 +182,16 @@ def small_heap():
 
 
 @pytest.fixture
+def limits(monkeypatch):
+    """What sets limits inside of sknet by name until the test ends."""
+    from tests.limits import Limits
+
+    found = Limits(monkeypatch)
+    yield found
+    found.forget()
+
+
+@pytest.fixture
 def fake_device():
     """The first of two fake devices, whose arrays NumPy cannot read, as on a GPU."""
     from sknet.device import Device

@@ -3,8 +3,10 @@
 import numpy as np
 
 from sknet import Model
+from sknet.device import to_host
 from sknet.engine import Batches
 from sknet.engine._device_runner import DeviceSteps
+from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Outputs
 
 
@@ -37,25 +39,48 @@ KINDS = {
 
 
 def trained(
-    kind, module, X, y, weight=None, *, size, epochs=1, order=None, check_finite=True, rows=None, **settings
+    kind,
+    module,
+    X,
+    y,
+    weight=None,
+    *,
+    size,
+    epochs=1,
+    order=None,
+    check_finite=True,
+    rows=None,
+    is_scored=True,
+    **settings,
 ):
-    """Train a fresh model by a kind of steps; return it, its losses and its outputs."""
+    """Train a fresh model by a kind of steps; return it, its losses and its outputs.
+
+    The order of rows is the same in all epochs, or a function of the epoch.
+    """
     model = Model(module, random_state=0, **settings)
     batches = Batches(X, y, weight, size, model.dtype, model.device, rows)
+    model.materialize(batches.X)
     model.epoch_ended()  # some schedules count epochs: the first begins
     steps = KINDS.get(kind, kind)(model, batches, check_finite)
     losses, outputs, kept = [], [], Outputs(batches.n_samples)
     with np.errstate(all="ignore"):
-        for _ in range(epochs):
-            done = 0
+        for epoch in range(epochs):
+            done, rows_of_epoch = 0, order(epoch) if callable(order) else order
             while done < batches.n_batches:
-                block = steps.run(order, done, outputs=kept)
+                block = steps.run(rows_of_epoch, done, outputs=kept if is_scored else None)
                 done += len(block.losses)
                 losses += list(block.losses)
-                kept.add(block.n_rows)
-                outputs += [part.copy() for part in kept.parts(also_last=True)]
+                if is_scored:
+                    kept.add(block.n_rows)
+                    outputs += [to_host(part).copy() for part in kept.parts(also_last=True)]
             model.epoch_ended()
-    return model, np.array(losses), np.concatenate(outputs), steps
+    return model, np.array(losses), np.concatenate(outputs or [np.empty(0)]), steps
+
+
+def chosen(model, batches):
+    """Return the kind of steps that a fit takes: "eager", "compiled", "native" or "device"."""
+    names = {EagerSteps: "eager", CompiledSteps: "compiled", NativeSteps: "native", DeviceSteps: "device"}
+    return names[type(steps_for(model, batches, True))]
 
 
 def left_by(model):

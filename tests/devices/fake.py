@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
+from sknet.compile._compile import forget_programs
 from sknet.device import Backend, Device, Ending, Form, Transfers, backend, product_precision, register
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
@@ -86,10 +87,12 @@ _is_finishing: ContextVar[bool] = ContextVar("products can be finished", default
 def plain_products() -> Iterator[None]:
     """Let programs that are compiled meanwhile have a launch of its own for each product."""
     token = _is_finishing.set(False)
+    forget_programs()
     try:
         yield
     finally:
         _is_finishing.reset(token)
+        forget_programs()
 
 
 _shared_memory: ContextVar[int] = ContextVar("bytes that threads of a block may share", default=0)

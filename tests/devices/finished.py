@@ -6,7 +6,10 @@ import numpy as np
 
 from tests.devices.rounding import rounded
 
-__all__ = ["finish"]
+__all__ = ["CHAINS", "WITH_TERM", "finish"]
+
+CHAINS = ("bias", "relu"), ("relu",), ("bias",), ("sums of y",), ()  # parts of one launch
+WITH_TERM = (), ("sums of y",)  # those that a further term can precede
 
 
 def finish(

@@ -3,17 +3,20 @@
 import inspect
 import itertools
 import operator
+import tomllib
 import warnings
 
 import numpy as np
 import pytest
 import scipy.special
 
-from sknet.device import Device, _cupy, backend
+from sknet.device import Device, backend
 from tests.devices import fake, signatures
 from tests.devices.record_signatures import METHODS, asked, full_name, used_in_backend, used_in_rules
+from tests.project import ROOT
 
-OLDEST = f"{_cupy.OLDEST}.0.0"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+OLDEST = f"{EXTRAS['cuda12'][0].partition('>=')[2]}.0.0"
 VERSIONS = list(signatures.TABLES)
 UFUNCS = [name for name in signatures.names() if isinstance(signatures.entry(name, OLDEST), dict)]
 DTYPES = [np.dtype(x) for x in "?bhilBHILefd"]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sknet.compile import compile
-from sknet.compile.cuda._epilogues import CHAINS, WITH_TERM
 from sknet.core import Tensor
 from sknet.device import Device, Ending, active, backend, form_of, to_device
 from tests.compile.executors.device.test_executor import off, on
 from tests.compile.executors.device.test_finishes import random_function
+from tests.devices.finished import CHAINS, WITH_TERM
 
 pytestmark = pytest.mark.gpu
 

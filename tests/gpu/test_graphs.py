@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from sknet import Model, nn, ops
-from sknet.device import Device, _cupy, backend, to_host
-from sknet.engine import Batches, _device_runner, _runners
-from sknet.engine._device_runner import DeviceSteps
-from sknet.engine._runners import Outputs
+from sknet import nn, ops
+from sknet.device import Device, backend, to_host
 from sknet.exceptions import DeviceError
+from tests.compile import native
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("long_blocks")]
 
@@ -59,24 +57,16 @@ LAYERS = {
 
 def trained(layers, dtype, optimizer="adam", *, weight=None, is_scored=True, chosen=None, shuffle=True):
     """Train for two epochs in batches of 16 rows; return losses, outputs and state, and the steps."""
-    settings = {"optimizer": optimizer, "alpha": 1e-3, "random_state": 0, "dtype": dtype}
-    model = Model(nn.Sequential(*layers()), "log_loss", device=CUDA, **settings)
     n = 100 if chosen is None else len(chosen)
-    batches = Batches(X, CLASSES, weight, 16, model.dtype, model.device, chosen)
-    model.materialize(batches.X)
-    steps, outputs, losses, scored = DeviceSteps(model, batches, True), Outputs(n), [], [np.zeros((0, 3))]
-    for epoch in range(2):
-        first, order = 0, np.random.default_rng(epoch).permutation(n) if shuffle else None
-        while first < batches.n_batches:
-            block = steps.run(order, first, outputs=outputs if is_scored else None)
-            first += len(block.losses)
-            losses.append(block.losses)
-            if is_scored:
-                outputs.add(block.n_rows)
-        scored += [to_host(part).copy() for part in outputs.parts(also_last=True)]
+    settings = {"loss": "log_loss", "optimizer": optimizer, "alpha": 1e-3, "dtype": dtype, "device": CUDA}
+    model, losses, outputs, steps = native.trained(
+        "device", nn.Sequential(*layers()), X, CLASSES, weight, size=16, epochs=2, rows=chosen,
+        order=lambda epoch: np.random.default_rng(epoch).permutation(n) if shuffle else None,
+        is_scored=is_scored, **settings,
+    )  # fmt: skip
     flat, slots = model.memory.flat_buffers()
     kept = [flat, *slots.values(), *model.memory.untrained.values()]
-    return [np.concatenate(losses), np.concatenate(scored), *[to_host(x) for x in kept]], steps
+    return [losses, outputs, *[to_host(x) for x in kept]], steps
 
 
 def test_an_embedding_is_part_of_a_graph():
@@ -84,11 +74,10 @@ def test_an_embedding_is_part_of_a_graph():
     net = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
     found = []
     for _ in range(2):
-        model = Model(net.copy(), "log_loss", random_state=0, device=CUDA)
-        batches = Batches((10 * np.abs(X)).astype("int64") % 50, CLASSES, None, 16, model.dtype, model.device)
-        steps, done = DeviceSteps(model, batches, True), 0
-        while done < batches.n_batches:
-            done += len(steps.run(None, done).losses)
+        ids = (10 * np.abs(X)).astype("int64") % 50
+        model, _, _, steps = native.trained(
+            "device", net.copy(), ids, CLASSES, size=16, loss="log_loss", device=CUDA, is_scored=False
+        )
         assert not steps.refusals
         found.append([to_host(x) for x in model.parameters.values()])
     assert_same(*found)
@@ -101,7 +90,7 @@ def launched(monkeypatch, *args, **options):
         raise DeviceError("the test wants launches")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_cupy.CupyBackend, "captured", refuse)
+        patch.setattr(type(backend("cuda")), "captured", refuse)
         found, steps = trained(*args, **options)
     assert set(steps.refusals) == {"the test wants launches"}
     return found
@@ -113,10 +102,10 @@ def assert_same(found, expected):
 
 
 @pytest.fixture
-def long_blocks(monkeypatch):
+def long_blocks(limits, monkeypatch):
     """Blocks of as many steps as memory permits, in which each step is launched by itself."""
-    monkeypatch.setattr(_runners, "SECONDS", 1e9)
-    monkeypatch.setattr(_cupy.CupyBackend, "shared_memory", lambda self, device: 0)
+    limits("seconds of a block of steps", 1e9)
+    monkeypatch.setattr(type(backend("cuda")), "shared_memory", lambda self, device: 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -138,10 +127,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_other_steps(case, monkeypatch):
+def test_other_steps(case, monkeypatch, limits):
     options = dict(CASES[case])
     if "most" in options:
-        monkeypatch.setattr(_device_runner, "MOST_STEPS", options.pop("most"))
+        limits("steps of a block on a device", options.pop("most"))
     found, steps = trained(NETWORKS["dense"], "float32", **options)
     assert not steps.refusals
     assert_same(found, launched(monkeypatch, NETWORKS["dense"], "float32", **options))
@@ -149,7 +138,7 @@ def test_other_steps(case, monkeypatch):
 
 def test_rows_that_stay_on_the_host(monkeypatch):
     expected, _ = trained(NETWORKS["dense"], "float32")
-    monkeypatch.setattr(_cupy.CupyBackend, "free_memory", lambda self, device: X.nbytes // 2)
+    monkeypatch.setattr(type(backend("cuda")), "free_memory", lambda self, device: X.nbytes // 2)
     found, steps = trained(NETWORKS["dense"], "float32")
     assert not steps.refusals
     assert_same(found, expected)

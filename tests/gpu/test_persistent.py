@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.device import Device, to_host
-from sknet.device._cupy import CupyBackend
-from sknet.engine import _persistent, _runners, fit_many
+from sknet.device import Device, backend, to_host
+from sknet.engine import fit_many
 from sknet.optim import SGD, Adam, RMSprop
 
 pytestmark = pytest.mark.gpu
 CUDA = Device("cuda")
-SHARED_MEMORY = CupyBackend.shared_memory
 RNG = np.random.default_rng(0)
 X, CLASSES = RNG.standard_normal((1100, 20)).astype(np.float32), RNG.integers(0, 2, 1100)
 NUMBERS = RNG.standard_normal((1100, 3))
@@ -31,17 +29,29 @@ NETWORKS = {
 
 
 @pytest.fixture
-def launches(monkeypatch):
-    """Count the launches of whole blocks, which have as many steps as memory permits."""
-    monkeypatch.setattr(_runners, "SECONDS", 1e9)
-    monkeypatch.setattr(CupyBackend, "shared_memory", SHARED_MEMORY)
-    made, call = [], _persistent.Persistent.__call__
+def launches_of_each_step():
+    """Nothing, where the emulated driver would have a launch for each step."""
 
-    def counted(self, steps, *firsts):
-        made.append(steps)
-        call(self, steps, *firsts)
 
-    monkeypatch.setattr(_persistent.Persistent, "__call__", counted)
+@pytest.fixture
+def launches(limits, monkeypatch):
+    """The numbers of steps in each launch of a whole block, which has as many as memory permits."""
+    limits("seconds of a block of steps", 1e9)
+    made, owner = [], type(backend("cuda"))
+    kernels = owner.kernels
+
+    def counted(self, source, names, *given):
+        found = kernels(self, source, names, *given)
+        if list(names) != ["steps"]:
+            return found
+
+        def launch(grid, block, arrays):
+            made.append(int(arrays[0][0]))
+            found[0](grid, block, arrays)
+
+        return [launch]
+
+    monkeypatch.setattr(owner, "kernels", counted)
     return made
 
 
@@ -56,7 +66,7 @@ def fitted(network, dtype, monkeypatch, in_one=True, epochs=2):
     model = model_of(network, dtype)
     with monkeypatch.context() as patch:
         if not in_one:
-            patch.setattr(CupyBackend, "shared_memory", lambda self, device: 0)
+            patch.setattr(type(backend("cuda")), "shared_memory", lambda self, device: 0)
         history = model.fit(X.astype(dtype), NETWORKS[network][2], epochs=epochs, batch_size=100)
     state = [model.weights().flat, *model.memory.flat_buffers()[1].values(), *model.buffers.values()]
     return history["loss"], [to_host(x) for x in state]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from sknet import MLPClassifier
-from sknet.engine import _runners
 from tests.devices.emulated import counted
 from tests.estimators.data import quiet
 
@@ -24,8 +23,8 @@ def cost(steps, classes, epochs=2, **params):
 
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("params", [{}, {"dropout": 0.2}, {"optimizer": "sgd"}], ids=str)
-def test_steps_read_nothing_and_ask_for_no_memory(classes, params, monkeypatch):
-    monkeypatch.setattr(_runners, "SECONDS", 1e9)  # blocks are as long as memory permits
+def test_steps_read_nothing_and_ask_for_no_memory(classes, params, limits):
+    limits("seconds of a block of steps", 1e9)  # blocks are as long as memory permits
     cost(4, classes, **params)  # compiles and loads everything
     few, more = cost(8, classes, **params), cost(16, classes, **params)
     assert [getattr(more, name) for name in ONCE_A_BLOCK] == [getattr(few, name) for name in ONCE_A_BLOCK]

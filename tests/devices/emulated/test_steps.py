@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from sknet import MLPClassifier, Model, nn
+from sknet import MLPClassifier, Model, NetRegressor, nn
 from sknet.device import Device, active, backend
-from sknet.engine import Batches, _network
-from sknet.engine._device_runner import DeviceSteps
-from sknet.engine._network import predict_rows
+from sknet.engine import Batches
 from sknet.exceptions import NonFiniteError
+from sknet.optim import SGD
+from tests.compile.native import KINDS
 from tests.devices.emulated import counted, idle
 from tests.devices.rounding import BITS
 from tests.engine.loop.test_device_counts import (
@@ -132,7 +132,7 @@ def test_a_step_of_a_network_of_images():
     images = np.random.default_rng(0).random((64, 64), "float32")
     batches = Batches(images, np.arange(64) % 3, None, 16, model.dtype, CUDA)
     model.materialize(batches.X)
-    steps, counts = DeviceSteps(model, batches, True), {}
+    steps, counts = KINDS["device"](model, batches, True), {}
     for n_steps in (2, 1, 4):  # at first the order is put on the device
         with active(CUDA), counted() as counts[n_steps]:
             steps._issue(None, 0, 16, n_steps, None)
@@ -144,23 +144,26 @@ def test_a_step_of_a_network_of_images():
 # -- predictions ------------------------------------------------------------------------------
 
 
-def test_chunks_of_predictions_are_graphs(monkeypatch):
-    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 64 * 37)  # the width of no other test's networks
-    here, there = (
-        Model(
-            nn.Sequential(nn.Linear(6, 37), nn.ReLU(), nn.Linear(37, 3)),
-            "log_loss",
-            random_state=0,
-            device=device,
-        )
+def test_chunks_of_predictions_are_graphs(limits):
+    width = 37  # of no other test's networks
+    limits("elements of a chunk of predictions", 64 * width)
+    rows = np.random.default_rng(0).normal(scale=0.1, size=(5 * 64 + 9, 6)).astype("float32")
+    scaled = nn.Lambda(lambda x: x * 10.0)
+    network = nn.Sequential(scaled, nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
+    fitted = {
+        device: NetRegressor(network, device=device, max_iter=1, optimizer=SGD(1e-9), random_state=0)
         for device in ("cpu", "cuda")
-    )
-    rows = np.random.default_rng(0).normal(size=(5 * 64 + 9, 6)).astype("float32")
-    expected = predict_rows(here, rows)
+    }
+    with quiet():
+        for estimator in fitted.values():
+            estimator.fit(rows, rows[:, :3])
+    expected, there = fitted["cpu"].predict(rows), fitted["cuda"]
     for launched in (4, 5):  # the first chunk of all is launched kernel by kernel
         with counted() as counts:
-            found = predict_rows(there, rows)
+            found = there.predict(rows)
         assert counts.graph_launches == launched
-        np.testing.assert_allclose(found.get(), expected, rtol=1e-5, atol=1e-6)
-    rows[70] = np.nan
-    assert np.isnan(predict_rows(there, rows)[70].get()).all()
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    rows[70] = 3e38  # infinite within the network
+    with pytest.warns(RuntimeWarning, match="are NaN or infinite"):
+        found = there.predict(rows)
+    np.testing.assert_array_equal(np.isfinite(found).all(axis=1), np.arange(len(rows)) != 70)

@@ -5,7 +5,6 @@ import pytest
 
 from sknet import ops
 from sknet.autograd import value_and_grad
-from sknet.compile.cuda import _heads
 from sknet.core import Tensor
 from tests.compile.executors.device.test_reductions import drawn, replayed
 
@@ -56,10 +55,10 @@ def test_layers(n, outputs, fake_device):
 @pytest.mark.parametrize("rows", [2, 8])
 @pytest.mark.parametrize("outputs", [2, 5, 16])
 @pytest.mark.parametrize("n", [1, 33, 300])
-def test_several_rows_of_a_warp(n, outputs, rows, fake_device, monkeypatch):
+def test_several_rows_of_a_warp(n, outputs, rows, fake_device, limits):
     """Also where there are less than a warp has, and more than all warps have at once."""
-    monkeypatch.setattr(_heads, "WARPS", max(1, n // rows))
-    monkeypatch.setattr(_heads, "MOST_BLOCKS", 2)
+    limits("warps with one row of a last layer", max(1, n // rows))
+    limits("blocks of a last layer", 2)
     assert "void head" in check(n, 34, outputs, "float32", fake_device).source
 
 

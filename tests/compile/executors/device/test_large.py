@@ -5,9 +5,7 @@ import pytest
 
 from sknet import grad, ops
 from sknet.compile import compile
-from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _maps, _rules
-from sknet.engine import _device_runner, fit_many
+from sknet.engine import fit_many
 from sknet.optim import SGD
 from tests.compile.executors.device.test_executor import off, on
 from tests.compile.executors.device.test_tasks import permuted, turned
@@ -19,18 +17,14 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(params=["few blocks", "wide indices"])
-def large(request, monkeypatch):
+def large(request, limits):
     """Let small arrays have kernels like large ones."""
-    forget_programs()
-    monkeypatch.setattr(_device_runner, "THREADS", 32)
+    limits("threads of a gathering block", 32)
     if request.param == "few blocks":
-        for module in (_maps, _rules, _device_runner):
-            monkeypatch.setattr(module, "MOST_BLOCKS", 1)
+        limits("blocks of a kernel", 1)
     else:
-        for module in (_maps, _rules, _device_runner):
-            monkeypatch.setattr(module, "NARROW", 0)
-    yield request.param
-    forget_programs()
+        limits("elements with 32-bit indices", 0)
+    return request.param
 
 
 def views(x, row, column):
@@ -55,8 +49,8 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("is_in_order", [True, False])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_ops(name, is_in_order, large, fake_device, monkeypatch):
-    monkeypatch.setattr(_rules, "MOST_LOOKS", 1 << 26 if is_in_order else 0)
+def test_ops(name, is_in_order, large, fake_device, limits):
+    limits("indices that all threads read", 1 << 26 if is_in_order else 0)
     function, args = FUNCTIONS[name]
     floats = tuple(i for i, x in enumerate(args) if x.dtype.kind == "f")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import Equation, Graph, Plan, Variable, compile
-from sknet.compile.cuda._maps import is_map, literal, position, written
+from sknet.compile import Equation, Graph, Variable, compile
+from sknet.compile.cuda import CupyProgram
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import to_device, to_host
@@ -26,6 +26,11 @@ def test_the_example_in_the_documentation(fake_device):
     assert source.replace("fake:0", "cuda:0") in (ROOT / "docs" / "gpu.md").read_text()
 
 
+def text_of(function, device, *arrays):
+    source = compile(function, tuple(to_device(x, device) for x in arrays)).source
+    return source.split('"""')[1]
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
@@ -37,84 +42,113 @@ def test_the_example_in_the_documentation(fake_device):
         (-math.inf, "float32", "(-1.0f / 0.0f)"),
         (math.nan, "float32", "(0.0f / 0.0f)"),
         (1e300, "float32", "(1.0f / 0.0f)"),
-        (True, "bool", "true"),
         (3, "int32", "3"),
         (2**40, "int64", "1099511627776LL"),
     ],
 )
-def test_numbers(value, dtype, text):
-    assert literal(value, dtype) == text
+def test_numbers(value, dtype, text, fake_device):
+    assert f" ? x0 : {text};" in text_of(lambda x: ops.maximum(x, value), fake_device, np.ones(3, dtype))
+
+
+def test_booleans(fake_device):
+    assert "(x0 == true)" in text_of(lambda x: ops.equal(x, True), fake_device, np.ones(3, bool))
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides", "within", "text"),
+    ("shape", "view", "within", "text"),
     [
         ((), (), (2, 3), "0"),
-        ((2, 3), (3, 1), (2, 3), "i"),
-        ((6,), (1,), (6,), "i"),
-        ((3,), (1,), (2, 3), "i % 3"),
-        ((2, 1), (1, 1), (2, 3), "i / 3"),
-        ((1, 3), (7, 1), (2, 3), "i % 3"),
-        ((2, 3), (1, 2), (2, 3), "i / 3 + i % 3 * 2"),
-        ((2, 3, 4), (12, 4, 1), (2, 3, 4), "i"),
-        ((2, 1, 4), (4, 9, 1), (2, 3, 4), "i / 12 * 4 + i % 4"),
-        ((2, 3, 1), (3, 1, 1), (2, 3, 4), "i / 4"),
-        ((3, 4), (10, 2), (2, 3, 4), "i / 4 % 3 * 10 + i % 4 * 2"),
-        ((5,), (-1,), (5,), "i * -1"),
+        ((2, 3), (), (2, 3), "i"),
+        ((6,), (), (6,), "i"),
+        ((3,), (), (2, 3), "i % 3"),
+        ((2, 1), (), (2, 3), "i / 3"),
+        ((1, 7), np.s_[:, :3], (2, 3), "i % 3"),
+        ((2, 3), "transposed", (3, 2), "i / 2 + i % 2 * 3"),
+        ((2, 3, 4), (), (2, 3, 4), "i"),
+        ((2, 9, 4), np.s_[:, :1], (2, 3, 4), "i / 12 * 36 + i % 4"),
+        ((2, 3, 1), (), (2, 3, 4), "i / 4"),
+        ((3, 10), np.s_[:, :8:2], (2, 3, 4), "i / 4 % 3 * 10 + i % 4 * 2"),
+        ((5,), np.s_[::-1], (5,), "(int)i * -1"),
     ],
 )
-def test_index_expressions(shape, strides, within, text):
-    assert position(shape, strides, within) == (text, "-" in text)
+def test_index_expressions(shape, view, within, text, fake_device):
+    def function(x, y):
+        return (ops.matrix_transpose(x) if view == "transposed" else x[view]) - y
+
+    found = text_of(function, fake_device, np.ones(shape), np.ones(within))
+    assert f"x = v[{text}];" in re.sub(r"\b([vx])\d+", r"\1", found)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_index_expressions_agree_with_numpys_broadcasting(seed):
+@pytest.mark.parametrize("seed", range(4))
+def test_elements_that_kernels_read_are_those_of_numpys_broadcasting(seed, fake_device):
+    """Operands are views with gaps, in any order of axes, along which they may be one element."""
     rng = np.random.default_rng(seed)
-    within = tuple(rng.integers(1, 5, rng.integers(1, 5)).tolist())
-    shape = tuple(n if rng.random() < 0.7 else 1 for n in within)[rng.integers(0, 2) :]
-    memory = np.arange(1000)
-    strides = tuple(rng.integers(0, 40, len(shape)).tolist())
-    array = np.lib.stride_tricks.as_strided(memory, shape, tuple(8 * s for s in strides))
-    text, _ = position(shape, strides, within)
-    found = [eval(text.replace("/", "//"), {"i": i}) for i in range(math.prod(within))]
-    np.testing.assert_array_equal(found, np.broadcast_to(array, within).ravel())
+    arrays, views = [], []
+    for _ in range(5):
+        within = rng.integers(1, 5, rng.integers(1, 5))
+        shape = np.where(rng.random(len(within)) < 0.7, within, 1)[rng.integers(0, 2) :]
+        order, steps = rng.permutation(len(shape)), rng.choice([1, 1, 2, -1, -3], len(shape))
+        padded = [int(n * abs(step)) for n, step in zip(shape, steps, strict=True)]
+        arrays += [rng.normal(size=[padded[axis] for axis in order]), rng.normal(size=within)]
+        views.append(
+            (tuple(np.argsort(order).tolist()), tuple(slice(None, None, int(step)) for step in steps))
+        )
+
+    def function(*xs):
+        pairs = zip(xs[::2], xs[1::2], views, strict=True)
+        return [ops.permute_dims(x, axes)[view] * 1.5 + y for x, y, (axes, view) in pairs]
+
+    given = tuple(to_device(x, fake_device) for x in arrays)
+    for found, expected in zip(compile(function, given)(*given), function(*map(Tensor, arrays)), strict=True):
+        np.testing.assert_array_equal(to_host(found), expected.numpy())
 
 
-def kernel_of(shape, dtype):
+def source_of(name, *operands, device):
+    """Return the source of a program of one equation, which is bound to no memory."""
+    equation = Equation(PRIMITIVES[name], operands, {})
+    graph = Graph(list(operands), {}, [equation], [equation.output])
+    return CupyProgram.of(graph, {}, False, device).source
+
+
+def test_numbers_of_64_bits_count_what_is_larger_than_32_bits(fake_device):
+    small = source_of("negative", Variable(((1 << 31) - 1,), "int8"), device=fake_device)
+    assert "for (unsigned int i = blockIdx.x" in small
+    large = source_of("negative", Variable(((1 << 31),), "int8"), device=fake_device)
+    assert "for (unsigned long long i = (unsigned long long)blockIdx.x" in large
+    assert "map0((4096,), (256,), " in large
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "is_kernel"),
+    [
+        ("pow", (3,), "int64", False),
+        ("exp", (3,), "float16", False),
+        ("exp", (0,), "float32", False),
+        ("exp", (3,), "float32", True),
+    ],
+)
+def test_expressions_without_c_code_are_no_kernels(name, shape, dtype, is_kernel, fake_device):
     x = Variable(shape, dtype)
-    equation = Equation(PRIMITIVES["negative"], (x,), {})
-    graph = Graph([x], {}, [equation], [equation.output])
-    [group] = groups = fuse_maps(graph, Kernels(is_map))
-    return written("map0", group, Plan(graph, groups, {}, lambda equation: []))
-
-
-def test_numbers_of_64_bits_count_what_is_larger_than_32_bits():
-    assert "for (unsigned int i = blockIdx.x" in kernel_of(((1 << 31) - 1,), "int8").text
-    large = kernel_of(((1 << 31),), "int8")
-    assert "for (unsigned long long i = (unsigned long long)blockIdx.x" in large.text
-    assert large.blocks == 4096
-
-
-def test_expressions_without_c_code_are_not_fused():
-    x = Variable((3,), "int64")
-    assert not is_map(Equation(PRIMITIVES["pow"], (x, x), {}))
-    assert not is_map(Equation(PRIMITIVES["exp"], (Variable((3,), "float16"),), {}))
-    assert not is_map(Equation(PRIMITIVES["exp"], (Variable((0,), "float32"),), {}))
-    assert is_map(Equation(PRIMITIVES["exp"], (Variable((3,), "float32"),), {}))
+    source = source_of(name, *[x] * (2 if name == "pow" else 1), device=fake_device)
+    assert ("__global__" in source) is is_kernel
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_expression_but_two_is_known_in_c(dtype):
+def test_every_expression_but_two_is_known_in_c(dtype, fake_device):
     unknown = set()
     for primitive in [p for p in PRIMITIVES.values() if p.expression is not None]:
         for arity in (1, 2, 3):
+            operands = tuple(Variable((3,), dtype) for _ in range(arity))
             try:
-                equation = Equation(primitive, tuple(Variable((3,), dtype) for _ in range(arity)), {})
+                Equation(primitive, operands, {})
             except (DtypeError, TypeError):  # bits of real numbers; another number of operands, or parameters
                 continue
-            if not is_map(equation):
+            if "__global__" not in source_of(primitive.name, *operands, device=fake_device):
                 unknown.add(primitive.name)
     assert unknown == {"floor_divide", "remainder"}  # called as they are
+
+
+ELEMENTWISE = Kernels(lambda equation: equation.primitive.expression is not None)
 
 
 def test_kernels_of_at_most_so_many_equations():
@@ -123,7 +157,7 @@ def test_kernels_of_at_most_so_many_equations():
     for _ in range(9):
         equations.append(Equation(PRIMITIVES["exp"], (equations[-1].output,), {}))
     graph = Graph([x], {}, equations, [equations[-1].output])
-    assert [len(group.equations) for group in fuse_maps(graph, Kernels(is_map), most=4)] == [4, 4, 2]
+    assert [len(group.equations) for group in fuse_maps(graph, ELEMENTWISE, most=4)] == [4, 4, 2]
 
 
 def test_a_map_joins_the_last_group_that_it_can():
@@ -134,16 +168,11 @@ def test_a_map_joins_the_last_group_that_it_can():
     summed = Equation(total, (second.output,), {"axis": (-1,), "keepdims": False})
     third = Equation(PRIMITIVES["add"], (x, summed.output), {})
     graph = Graph([x, y], {}, [first, other, second, summed, third], [third.output, other.output])
-    groups = [group.equations for group in fuse_maps(graph, Kernels(is_map))]
+    groups = [group.equations for group in fuse_maps(graph, ELEMENTWISE)]
     assert groups == [[first, second], [other], [summed], [third]]
 
 
 # Accepted by CUDA's compiler without warnings: tests/gpu_check compiles the text of all kernels.
-
-
-def text_of(function, device, *arrays):
-    source = compile(function, tuple(to_device(x, device) for x in arrays)).source
-    return source.split('"""')[1]
 
 
 def test_operands_whose_shape_alone_matters_are_not_read(fake_device):

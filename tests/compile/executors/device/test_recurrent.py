@@ -8,7 +8,6 @@ import pytest
 from sknet import grad, ops
 from sknet.autograd import hvp, vmap
 from sknet.compile import compile
-from sknet.compile.cuda import _recurrent
 from tests.compile.executors.device.test_executor import off, on
 from tests.devices.fake import counted
 from tests.trees import leaves
@@ -105,8 +104,8 @@ def test_nothing_to_multiply(cell, name, fake_device):
 
 @EACH
 @pytest.mark.parametrize("together", [2, 3, 64])
-def test_sums_over_many_rows(cell, together, fake_device, monkeypatch):
-    monkeypatch.setattr(_recurrent, "TOGETHER", together)
+def test_sums_over_many_rows(cell, together, fake_device, limits):
+    limits("rows that a thread of a recurrent layer adds", together)
     for rows, steps in ((5, 4), (8, 8), (33, 4)):
         check(both(cell), drawn(cell, rows=rows, steps=steps), fake_device)
 

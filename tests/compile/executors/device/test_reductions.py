@@ -9,8 +9,6 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile.cuda._maps import BLOCK
-from sknet.compile.cuda._reductions import BLOCKS, Schedule, pieces, pieces_of_all, schedule
 from sknet.core import Tensor
 from sknet.device import to_device, to_host
 from tests.compile.executors.device.test_executor import off, on
@@ -67,15 +65,17 @@ def test_every_way(op, how, fake_device):
     assert not re.search(rf"\b{op}\w*\(", compiled.source.split("def step")[1])
 
 
-def test_the_shapes_have_every_schedule():
+def schedule_of(source):
+    """Return who computes a total, as a kernel is written, and whether blocks divide its elements."""
+    marks = {"tile": "of_threads0[", "block": "of_warps0[", "lanes": " lane = "}
+    return next((kind for kind, mark in marks.items() if mark in source), "thread"), "is_last" in source
+
+
+def test_the_shapes_have_every_schedule(fake_device):
     found = set()
     for shape, axes in SHAPES.values():
-        kept = [n for axis, n in enumerate(shape) if axis not in [a % len(shape) for a in axes]]
-        count = math.prod(kept)
-        made = schedule(
-            count, math.prod(shape) // count, not kept or (len(shape) - 1) in [a % len(shape) for a in axes]
-        )
-        found.add((made.kind, made.pieces > 1))
+        source = compile(lambda x, axes=axes: ops.sum(x, axes), on(fake_device, (drawn(shape),))).source
+        found |= {schedule_of(source)} if "reduce0" in source else set()
     assert found == {
         ("thread", False),
         ("lanes", False),
@@ -363,31 +363,37 @@ def test_exact_programs_call_the_functions_of_the_library(fake_device):
 # -- schedules --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_pieces_cover_all_elements_once(seed):
+@pytest.mark.parametrize("seed", range(8))
+def test_all_elements_are_added_once(seed, fake_device):
+    """Sums of integers are exact."""
     rng = np.random.default_rng(seed)
-    n, at_once, most = (int(2 ** rng.uniform(0, high)) for high in (31, 8, 9))
-    number, length = pieces(n, at_once, most)
-    assert 1 <= number <= most
-    assert (number - 1) * length < n <= number * length
-    for along in (False, True):
-        made = schedule(most, n, along)
-        assert made.pieces * made.length >= n
-        assert made.width in {1, 2, 4, 8, 16, 32}
+    arrays = []
+    for _ in range(4):
+        long, short = (int(2 ** rng.uniform(0, most)) for most in (17, 8))
+        arrays.append(rng.integers(-100, 100, (long, short) if rng.random() < 0.5 else (short, long)))
+    found, _ = replayed(
+        lambda *xs: [ops.sum(x, axis) for x in xs for axis in (0, 1, None)], *arrays, device=fake_device
+    )
+    for result, expected in zip(found, [x.sum(axis) for x in arrays for axis in (0, 1, None)], strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def blocks_of(function, *shapes, device):
+    """Return the number of blocks that a function's only kernel has."""
+    program = compile(function, on(device, [np.zeros(shape, np.float32) for shape in shapes]))
+    [blocks] = re.findall(r"reduce\d+\(\((\d+),\)", program.source)
+    return int(blocks)
 
 
 @pytest.mark.parametrize(
-    ("count", "n", "along"), [(512, 4096, False), (1, 10**6, True), (7, 4096, False), (1024, 8192, False)]
+    ("shape", "axis"), [((4096, 512), 0), ((1, 10**6), 1), ((4096, 7), 0), ((8192, 1024), 0)]
 )
-def test_large_reductions_use_many_blocks(count, n, along):
-    made = schedule(count, n, along)
-    blocks = made.pieces * (math.ceil(count / made.width) if made.kind == "tile" else count)
-    least = min(BLOCKS // 2, count * n // (BLOCK * 24))
-    assert least <= blocks <= BLOCKS
-    assert made.pieces > 1
+def test_large_reductions_use_many_blocks(shape, axis, fake_device):
+    blocks = blocks_of(lambda x: ops.sum(x, axis), shape, device=fake_device)
+    least = min(256, math.prod(shape) // (256 * 24))  # a thread of 256 adds so many at least
+    assert max(least, 2) <= blocks <= 512
 
 
-def test_schedules_depend_on_numbers_alone():
-    assert schedule(256, 100, along=True) == Schedule("lanes", 32, 1, 100)
-    assert schedule(100, 256, along=False) == Schedule("tile", 32, 1, 256)
-    assert pieces_of_all([27648, 262144, 3584]) == [(6, 4608), (64, 4096), (1, 3584)]
+def test_totals_of_several_arrays_divide_the_blocks(fake_device):
+    sizes = [(27648,), (262144,), (3584,)]
+    assert blocks_of(lambda *xs: ops.sum_squares(*xs), *sizes, device=fake_device) == 6 + 64 + 1

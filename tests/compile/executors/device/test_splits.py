@@ -5,7 +5,6 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.compile import compile
-from sknet.compile.cuda import _splits
 from sknet.device import active, to_device, to_host
 from tests.devices import fake
 from tests.engine.precisions import host
@@ -16,8 +15,8 @@ SCALES = [(1.0, 1.0), (1e-30, 1e-3), (1e32, 1e-30), (1e18, 1e18), (1e-39, 1.0)]
 
 
 @pytest.fixture(autouse=True)
-def _all_sizes(monkeypatch):
-    monkeypatch.setattr(_splits, "LEAST_PRODUCTS", 1)
+def _all_sizes(limits):
+    limits("multiplications of a product in three parts", 1)
 
 
 def product(x, y, device, precision, function=ops.matmul):
@@ -91,8 +90,8 @@ def test_others_are_float32(fake_device, name):
     np.testing.assert_array_equal(found, same)
 
 
-def test_small_products_are_float32(fake_device, monkeypatch):
-    monkeypatch.setattr(_splits, "LEAST_PRODUCTS", 64**3 + 1)
+def test_small_products_are_float32(fake_device, limits):
+    limits("multiplications of a product in three parts", 64**3 + 1)
     _, counts = product(*RNG.normal(size=(2, 64, 64)).astype("float32"), fake_device, "tf32x3")
     assert "tf32" not in counts
 

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import capture, compile
-from sknet.compile._plan import Views
-from sknet.compile.cuda._executor import with_strided_products
+from sknet.compile import compile
 from sknet.device import form_of
 from tests.compile.executors.device.test_executor import off, on
 from tests.trees import leaves
@@ -48,15 +46,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_products(name, fake_device):
     function, args, count = CASES[name]
-    graph = with_strided_products(capture(function, *args))
-    copies = [e for e in graph.equations if e.primitive.name == "copy"]
+    expected, found = compile(function, args)(*args), compile(function, on(fake_device, args))
+    equations, views = found.plan.equations, found.plan.views
+    copies = [e for e in equations if e.primitive.name == "copy"]
     assert count is None or len(copies) == count
     assert len({e.operands[0] for e in copies}) == len(copies)
     if copies:
-        views = Views(graph.equations)
-        for e in graph.equations:
+        for e in equations:
             if e.primitive.name == "matmul":
                 assert form_of(*map(views.ghost, (*e.variables, e.output)))
-    expected, found = compile(function, args)(*args), compile(function, on(fake_device, args))
     for mine, theirs in zip(leaves(off(found(*on(fake_device, args)))), leaves(expected), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)

@@ -7,7 +7,6 @@ import pytest
 
 from sknet import grad, ops
 from sknet.compile import compile
-from sknet.compile.cuda import _rules
 from tests.compile.executors.device.test_executor import check, off, on
 from tests.contracts.checks import FLOATS
 from tests.contracts.rows import ROWS
@@ -25,15 +24,15 @@ def close(found, expected, said=""):
 
 @pytest.mark.parametrize("bytes_of_parts", [1, 10_000])
 @pytest.mark.parametrize("op", ["conv2d", "conv_transpose2d", "conv_weight"])
-def test_some_samples_at_a_time(op, bytes_of_parts, fake_device, monkeypatch):
-    monkeypatch.setattr(_rules, "MOST_COLUMNS", bytes_of_parts)
+def test_some_samples_at_a_time(op, bytes_of_parts, fake_device, limits):
+    limits("bytes of columns of a convolution", bytes_of_parts)
     [row] = [row for row in ROWS if row.op == op]
     check(row, fake_device, close, FLOATS, exact=False)
 
 
 @pytest.mark.parametrize("op", ["take", "embedding", "scatter_add"])
-def test_sums_in_any_order(op, fake_device, monkeypatch):
-    monkeypatch.setattr(_rules, "MOST_LOOKS", 0)
+def test_sums_in_any_order(op, fake_device, limits):
+    limits("indices that all threads read", 0)
     for row in (row for row in ROWS if row.op == op):
         check(row, fake_device, close, FLOATS, exact=False)
 
@@ -64,9 +63,9 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("is_in_order", [True, False])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_layouts(name, is_in_order, fake_device, monkeypatch):
+def test_layouts(name, is_in_order, fake_device, limits):
     """Operands and gradients are views that are not contiguous."""
-    monkeypatch.setattr(_rules, "MOST_LOOKS", 1 << 26 if is_in_order else 0)
+    limits("indices that all threads read", 1 << 26 if is_in_order else 0)
     function, args = FUNCTIONS[name]
     floats = tuple(i for i, x in enumerate(args) if x.dtype.kind == "f")
 

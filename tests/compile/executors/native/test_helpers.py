@@ -8,22 +8,14 @@ import sys
 import threading
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sknet import config_context, no_grad, ops
-from sknet._native import needed
-from sknet._parallel import free_threads, libraries
-from sknet.compile._calls import Call
-from sknet.compile.native import _threads
-from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
-from sknet.compile.native._rules import translated
-from sknet.compile.native._threads import Sharing
 from sknet.compile.numpy import fill_uniform
+from tests.compile.executors.native.running import Instructions, calling
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -32,10 +24,14 @@ X = RNG.standard_normal((64, 32, 14, 14), dtype=np.float32)
 W = RNG.standard_normal((64, 32, 3, 3), dtype=np.float32)
 
 
+def threads_of_blas():
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
 @pytest.fixture(autouse=True)
 def two_threads():
     with threadpool_limits(2, "blas"), config_context(native="always"):
-        if free_threads() != 2:
+        if threads_of_blas() != {2}:
             pytest.skip("BLAS has one thread here")
         yield
 
@@ -95,7 +91,7 @@ def test_several_callers_at_once():
 
     run_in_threads(call, zip(images, expected, strict=True))
     assert not wrong
-    assert {each.get_num_threads() for each in libraries().lib_controllers if each.user_api == "blas"} == {2}
+    assert threads_of_blas() == {2}
 
 
 def of_a_fork(_):
@@ -140,7 +136,7 @@ def test_ctrl_c_leaves_nothing_running():
 AT_THE_END = """
 import atexit, threading
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 from sknet import config_context, no_grad, ops
 
 threadpool_limits(2, "blas")
@@ -168,46 +164,7 @@ def test_work_goes_on_while_python_ends(helped):
     assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
 
 
-def test_a_thread_that_cannot_begin_is_none(monkeypatch):
-    def refuse(self):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    crew, before = _threads._Crew(), len(helpers())
-    for _ in range(2):
-        crew.ready(needed(), 3)
-    assert len(helpers()) == before
-    assert convolved().shape == (64, 64, 14, 14)
-
-
-def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
-    start, numbers = threading.Thread.start, []
-
-    def interrupted(self):
-        start(self)
-        raise KeyboardInterrupt
-
-    core = SimpleNamespace(serve=numbers.append, crew=lambda threads, started: None)
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    crew = _threads._Crew()
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            crew.ready(core, 3)
-    crew.ready(core, 3)
-    deadline = time.monotonic() + 20
-    while len(numbers) < 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert sorted(set(numbers)) == [1, 2]
-
-
 # -- shares of steps ----------------------------------------------------------------------------
-
-
-def carried_out(tape, n_threads):
-    program = tape.finished()
-    turn = np.array([program.ctypes.data, len(program), 1, 0, 0])
-    with threadpool_limits(n_threads, "blas"), Sharing():
-        assert needed().steps(turn.ctypes.data, 1) == 1
 
 
 def operand(rows, columns, is_transposed, dtype, batch=()):
@@ -238,14 +195,13 @@ def test_products_are_the_same_for_any_number_of_threads(
     found = []
     for n_threads in (1, 2, 4):
         out = np.full((*batch, rows, columns), np.nan, dtype)
-        tape = Tape(shared=0)
-        assert translated(tape, Call(np.matmul, (x, y), {"out": out}))
-        [row] = tape.rows
-        assert (row[0], row[AXIS]) == (Kind.PRODUCT, axis)
-        assert row[SHARES] > 1
-        assert tape.has_shares()
+        instructions = Instructions([calling(np.matmul, x, y, out=out)], shared=0)
+        assert (instructions.kinds, instructions.axes) == (["PRODUCT"], [axis])
+        assert instructions.shares[0] > 1
+        assert instructions.has_shares()
         for _ in range(5):
-            carried_out(tape, n_threads)
+            with threadpool_limits(n_threads, "blas"):
+                assert instructions.run(has_threads=True)
         found.append(out.tobytes())
     assert found[0] == found[1] == found[2]
     expected = x.astype("float64") @ y.astype("float64")
@@ -253,15 +209,14 @@ def test_products_are_the_same_for_any_number_of_threads(
 
 
 @pytest.mark.parametrize(
-    ("size", "kind", "shares"), [(60, Kind.LOOP, 0), (64, Kind.PRODUCT, 1), (130, Kind.PRODUCT, 2)]
+    ("size", "kind", "shares"), [(60, "LOOP", 0), (64, "PRODUCT", 1), (130, "PRODUCT", 2)]
 )
 def test_small_products_are_not_shared(size, kind, shares):
     x = np.ones((size, size), np.float32)
-    tape = Tape(shared=1 << 18)
-    assert translated(tape, Call(np.matmul, (x, x), {"out": np.empty_like(x)}))
-    assert (tape.rows[0][0], tape.rows[0][SHARES]) == (kind, shares)
-    assert tape.has_shares(1) == (kind == Kind.PRODUCT)
-    assert tape.has_shares() == (shares > 1)
+    instructions = Instructions([calling(np.matmul, x, x, out=np.empty_like(x))], shared=1 << 18)
+    assert (instructions.kinds, sum(instructions.shares)) == ([kind], shares)
+    assert instructions.has_shares(1) == (kind == "PRODUCT")
+    assert instructions.has_shares() == (shares > 1)
 
 
 def long_instructions(n):
@@ -271,36 +226,32 @@ def long_instructions(n):
     outs = [np.zeros(n, np.float32) for _ in range(4)]
     words = g.view(np.int32), flags, outs[3].view(np.int32)
     calls = [
-        Call(np.exp, (x, outs[0])),
-        Call(np.greater, (x, np.zeros((), np.float32), flags)),
-        Call(np.copyto, (outs[1], flags)),
-        Call(np.add, (x, g, outs[2])),
-        Call(np.multiply, (outs[2], x, outs[2])),
-        Call(np.multiply, words),
-        Call(partial(fill_uniform, (3, 4), 5, (n,)), (np.array(6), drawn)),
+        calling(np.exp, x, outs[0]),
+        calling(np.greater, x, np.zeros((), np.float32), flags),
+        calling(np.copyto, outs[1], flags),
+        calling(np.add, x, g, outs[2]),
+        calling(np.multiply, outs[2], x, outs[2]),
+        calling(np.multiply, *words),
+        calling(partial(fill_uniform, (3, 4), 5, (n,)), np.array(6), drawn),
     ]
-    tape = Tape()
-    assert all(translated(tape, call) for call in calls)
-    tape.rows = joined(tape.rows)
+    instructions = Instructions(calls)
     for call in calls:
         call.run()
     results = [*outs, flags, drawn]
     expected = [out.copy() for out in results]
     for out in results:
         out.fill(0)
-    return tape, results, expected
+    return instructions, results, expected
 
 
 @pytest.mark.parametrize("n", [1 << 15, (1 << 17) + 1, 200_003])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_threads_that_are_awake_share_long_instructions(n, count):
-    tape, results, expected = long_instructions(n)
-    program = tape.finished()
-    turn = np.array([program.ctypes.data, len(program), 1, 0, 1])
+    instructions, results, expected = long_instructions(n)
     for _ in range(5):
         with threadpool_limits(count, "blas"):
             convolved()
-            assert needed().steps(turn.ctypes.data, 1) == 1
+            assert instructions.run(is_awake=True)
         for out, wanted in zip(results, expected, strict=True):
             np.testing.assert_array_equal(out, wanted)
             out.fill(0)
@@ -309,23 +260,17 @@ def test_threads_that_are_awake_share_long_instructions(n, count):
 def test_steps_in_several_threads_at_once():
     """One of them leads the others, and the rest do their work alone."""
     x, y = (RNG.standard_normal((200, 200), dtype=np.float32) for _ in range(2))
-    tapes, results = [], []
-    for _ in range(4):
-        tapes.append(Tape(shared=0))
-        results.append(np.empty_like(x))
-        assert translated(tapes[-1], Call(np.matmul, (x, y), {"out": results[-1]}))
+    results = [np.empty_like(x) for _ in range(4)]
     wrong = []
 
-    def work(tape, out):
-        program = np.repeat(tape.finished(), 50, axis=0)
-        turn = np.array([program.ctypes.data, len(program), 1, 0, 0])
+    def work(out):
+        instructions = Instructions([calling(np.matmul, x, y, out=out)], shared=0)
         for _ in range(20):
             out[...] = np.nan
-            needed().steps(turn.ctypes.data, 1)
+            instructions.run(times=50, has_threads=True)
             if not np.isfinite(out).all():
                 wrong.append(out)
 
-    with Sharing():
-        run_in_threads(work, zip(tapes, results, strict=True))
+    run_in_threads(work, [(out,) for out in results])
     assert not wrong
     assert len({out.tobytes() for out in results}) == 1

@@ -1,9 +1,16 @@
 """Every kernel against NumPy and SciPy, with the same bits on every set of instructions of this processor.
 
-Operands have extreme values, odd and no lengths, strides, and begin anywhere in a vector.
+Operands have extreme values, odd and no lengths, strides, and begin anywhere in a vector. At the end: what
+Python and C must say alike of instructions, addresses and threads.
 """
 
 import itertools
+import re
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +19,27 @@ import scipy.special
 
 import sknet
 from sknet import config_context, no_grad, ops
-from sknet._native import needed
+from sknet._native import LAYOUT, OLD, needed
 from sknet.compile import compile
-from sknet.compile.native._instructions import CONVERTED, Kind, Spread, Tape
+from sknet.compile.native import Codes, Field, _threads
+from sknet.compile.native._instructions import (
+    CONVERTED,
+    TURN,
+    WIDTH,
+    Kind,
+    Product,
+    Spread,
+    Tape,
+    Tile,
+    Work,
+    address_of,
+)
+from sknet.compile.native._passes import FIELDS
 from sknet.compile.native._rules import translated
 from sknet.compile.numpy._emitters import fast_erfc
 from sknet.ops._codes import coded_matmul, decoded
 from sknet.preprocessing._native import NativeRows
+from tests.project import ROOT
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -478,6 +499,44 @@ def test_codes_of_no_bin_are_refused(bin, width):
         coded_matmul(codes, given, blocks)
 
 
+# -- threads that serve -----------------------------------------------------------------------------
+
+
+def helpers():
+    return [thread for thread in threading.enumerate() if thread.name == "sknet helper"]
+
+
+def test_a_thread_that_cannot_begin_is_none(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    crew, before = _threads._Crew(), len(helpers())
+    for _ in range(2):
+        crew.ready(needed(), 3)
+    assert len(helpers()) == before
+
+
+def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
+    start, numbers = threading.Thread.start, []
+
+    def interrupted(self):
+        start(self)
+        raise KeyboardInterrupt
+
+    fake = SimpleNamespace(serve=numbers.append, crew=lambda threads, started: None)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    crew = _threads._Crew()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            crew.ready(fake, 3)
+    crew.ready(fake, 3)
+    deadline = time.monotonic() + 20
+    while len(numbers) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert sorted(set(numbers)) == [1, 2]
+
+
 # -- the module -------------------------------------------------------------------------------------
 
 
@@ -488,3 +547,103 @@ def test_unknown_instructions_and_arguments_are_refused():
         core.steps(0)
     with pytest.raises(TypeError, match="integer"):
         core.passes(0, 4, "erfc")
+
+
+# -- addresses, read from the memory of NumPy's objects ----------------------------------------------
+
+TABLE = np.arange(24, dtype=np.float32).reshape(4, 6)
+ARRAYS = {
+    "whole": TABLE,
+    "a part": TABLE[1:, 2:4],
+    "reversed": TABLE[::-1, ::-1],
+    "transposed": TABLE.T,
+    "repeated": np.broadcast_to(TABLE[0], (4, 6)),
+    "one number": np.float64(1)[...],
+    "empty": np.zeros((0, 3)),
+    "of a buffer": np.frombuffer(bytes(range(16)), np.int32),
+    "of another class": np.ma.masked_array(TABLE, TABLE > 3),
+    "a field": np.zeros(3, [("a", "i1"), ("b", "f8")])["b"],
+    "objects": np.array([None, "a"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_addresses_are_numpys(kind):
+    assert address_of(ARRAYS[kind]) == ARRAYS[kind].ctypes.data
+
+
+def test_none_has_no_address():
+    assert address_of(None) == 0
+
+
+def test_addresses_of_memory_in_a_file(tmp_path):
+    array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=(5, 3))
+    assert address_of(array[2:]) == array.ctypes.data + 24
+
+
+# -- numbers and fields, of which Python and C say the same -------------------------------------------
+
+FOLDER = ROOT / "sknet" / "_native"
+HEADER = (FOLDER / "native.h").read_text()
+
+
+def body(kind, name):
+    [found] = re.findall(rf"^{kind} {name} {{(.*?)}};", HEADER, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def fields(name):
+    """Return where each field of a structure of integers begins, and how many integers it is."""
+    found, place = {}, 0
+    for field in re.sub(
+        r"\bint64_t\b|[;\n]", lambda m: "" if m[0] == "int64_t" else ",", body("struct", name)
+    ).split(","):
+        if field := field.strip():
+            [(label, length)] = re.findall(r"(\w+)(?:\[(\d+)\])?", field)
+            found[label] = place
+            place += int(length or 1)
+    return found, place
+
+
+@pytest.mark.parametrize(
+    ("name", "enum"), [("kind", Kind), ("spread", Spread), ("work", Work), ("codes", Codes)]
+)
+def test_numbers_are_those_of_the_source(name, enum):
+    names = [x.strip() for x in body("enum", name).split(",") if x.strip()]
+    assert names == list(vars(enum))
+    assert list(vars(enum).values()) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(("name", "enum"), [("tile", Tile), ("product", Product), ("table", Field)])
+def test_fields_are_those_of_the_source(name, enum):
+    found, _ = fields(name)
+    found = {label: place for label, place in found.items() if not label.startswith("unused")}
+    assert found == {label.lower(): number for label, number in vars(enum).items()}
+
+
+def test_lengths_are_those_of_the_source():
+    assert fields("gates")[1] == FIELDS
+    assert fields("turn")[1] == TURN
+    assert re.findall(r"\bWIDTH = (\d+)", HEADER) == [str(WIDTH)]
+    assert re.findall(r"\bLAYOUT = (\d+)", HEADER) == [str(LAYOUT)]
+
+
+STALE = """
+from sknet import _native
+from sknet._native import _core
+
+_core.layout -= 1
+print(_native.core(), _native.reason())
+"""
+
+
+def test_an_extension_of_another_version_is_not_used():
+    ran = subprocess.run([sys.executable, "-c", STALE], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout == f"None {OLD}\n"
+
+
+def test_conversions_are_in_the_order_of_the_source():
+    source = (FOLDER / "moves.inc.c").read_text()
+    names = {"float": "float32", "double": "float64"}
+    found = re.findall(r"\bconverted_(\w+?)_(float|double)\b", source)
+    assert [tuple(names.get(x, x.removesuffix("_t")) for x in pair) for pair in found] == list(CONVERTED)

@@ -6,15 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.linalg import blas
+from scipy.sparse import _sparsetools
 
-from sknet._late import sparsetools
-from sknet._native import needed
-from sknet.compile._calls import Call
-from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import Kind, Tape
-from sknet.compile.native._rules import translated
 from sknet.compile.numpy import add_multiple, check_indices, fill_uniform
 from sknet.device import philox_uniform
+from tests.compile.executors.native.running import Instructions, calling, is_translated
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -31,29 +27,19 @@ PAIRS = [
 ]  # fmt: skip
 
 
-def carried_out(tape):
-    """Execute the instructions of a tape once; return how often they succeeded."""
-    program = tape.finished()
-    turn = np.array([program.ctypes.data, len(program), 1, 0, 0, 0])
-    return needed().steps(turn.ctypes.data, 1)
-
-
 def run(*calls):
     """Execute calls natively; return the kinds of instructions."""
-    tape = Tape()
-    for call in calls:
-        assert translated(tape, call), call
-    rows = tape.rows = joined(tape.rows)
+    instructions = Instructions(calls)
     with np.errstate(all="ignore"):
-        assert carried_out(tape) == 1
-    return [row[0] for row in rows]
+        assert instructions.run()
+    return instructions.kinds
 
 
 def same(function, *args, outs=(-1,), **named):
     """Call a function both ways, on copies with the same layout, and compare what it writes."""
     mine = [_copied(x) for x in args]
     theirs = [_copied(x) for x in args]
-    kinds = run(Call(function, tuple(mine), named))
+    kinds = run(calling(function, *mine, **named))
     with np.errstate(all="ignore"):
         if isinstance(function, np.ufunc):
             function(*theirs[:-1], out=theirs[-1])
@@ -108,7 +94,7 @@ def test_extreme_numbers_of_rows_and_columns_of_a_matrix():
         with np.errstate(all="ignore"):
             expected = function(whole, other)
         found = np.empty_like(whole)
-        assert run(Call(function, (whole, other, found), {})) == [Kind.SPREAD]
+        assert run(calling(function, whole, other, found)) == ["SPREAD"]
         np.testing.assert_array_equal(found, expected)
         numeric = ~np.isnan(expected)
         np.testing.assert_array_equal(np.signbit(found)[numeric], np.signbit(expected)[numeric])
@@ -148,7 +134,7 @@ def test_products_of_all_layouts(dtype):
     same(np.matmul, *stacks, np.empty((4, 3, 6, 2), dtype))
     a = numbers(rng, 9, 6, dtype=dtype)
     found = np.empty((6, 6), dtype)
-    run(Call(np.dot, (a.T, a, found), {}))  # BLAS has a function for a matrix and itself
+    run(calling(np.dot, a.T, a, found))  # BLAS has a function for a matrix and itself
     np.testing.assert_array_equal(found, np.dot(a.T, a))
 
 
@@ -204,12 +190,12 @@ def test_a_rectifier_is_one_instruction_forward_and_one_back(dtype):
     expected = np.maximum(x + row, 0)
     kept = np.where(expected > 0, gradient, 0)
     kinds = run(
-        Call(np.add, (x, row, x), {}),
-        Call(np.maximum, (x, zeros), {"out": x}),
-        Call(np.greater, (x, zeros[0, 0:1].reshape(()), mask), {}),
-        Call(np.multiply, (gradient.view(bits), mask, gradient.view(bits)), {}),
+        calling(np.add, x, row, x),
+        calling(np.maximum, x, zeros, out=x),
+        calling(np.greater, x, zeros[0, 0:1].reshape(()), mask),
+        calling(np.multiply, gradient.view(bits), mask, gradient.view(bits)),
     )
-    assert kinds == [Kind.ADD_ROW_RELU, Kind.MASK_POSITIVE]
+    assert kinds == ["ADD_ROW_RELU", "MASK_POSITIVE"]
     assert x.tobytes() == expected.tobytes()
     np.testing.assert_array_equal(mask, expected > 0)
     np.testing.assert_array_equal(gradient, kept)
@@ -226,7 +212,7 @@ def test_indices():
     same(np.ndarray.fill, x, 0, outs=(0,))
     values = rng.normal(size=24)
     given = 9, 6, 4, np.arange(7), at, np.ones(6), values, np.zeros(36)
-    same(sparsetools().csc_matvecs, *given)
+    same(_sparsetools.csc_matvecs, *given)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
@@ -234,16 +220,14 @@ def test_an_index_out_of_bounds_ends_the_run(dtype):
     for indices, length, is_fine in [([0, 2], 3, True), ([0, 3], 3, False), ([-1, 0], 300, False)]:
         given = np.array(indices).astype(dtype)
         is_fine = is_fine or (dtype == "uint8" and length == 300)
-        tape = Tape()
-        assert translated(tape, Call(check_indices, (given, length), {}))
-        assert carried_out(tape) == is_fine
+        assert Instructions([calling(check_indices, given, length)]).run() == is_fine
 
 
 def test_draws():
     for shape in [(1,), (7,), (8,), (5, 9)]:
         for key, site, step in [((1, 2), 0, 0), ((2**63 - 1, 2**64 - 1), 3, 2**40), ((0, 0), 1, 7)]:
             found, counter = np.empty(shape, np.float32), np.array(step)
-            assert run(Call(partial(fill_uniform, key, site, shape), (counter, found), {})) == [Kind.UNIFORM]
+            assert run(calling(partial(fill_uniform, key, site, shape), counter, found)) == ["UNIFORM"]
             np.testing.assert_array_equal(found, philox_uniform(key, step, site, shape, np.float32))
 
 
@@ -262,6 +246,4 @@ NOT_ALIKE = {
 @pytest.mark.parametrize("call", NOT_ALIKE.values(), ids=NOT_ALIKE)
 def test_what_numpy_does_in_another_way_is_called_back(call):
     function, *args = call
-    tape = Tape()
-    assert not translated(tape, Call(function, tuple(args), {}))
-    assert tape.rows == []
+    assert not is_translated(calling(function, *args))

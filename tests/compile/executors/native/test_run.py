@@ -11,12 +11,10 @@ import pytest
 
 from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.engine import Batches
-from sknet.engine._runner_cache import steps_for
-from sknet.engine._runners import CompiledSteps, NativeSteps
 from sknet.exceptions import NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam, AdamW, RMSprop
-from tests.compile.native import ChangingSteps, InspectedSteps, assert_same_bits, left_by, trained
+from tests.compile.native import InspectedSteps, assert_same_bits, chosen, left_by, trained
 from tests.project import ROOT
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -50,13 +48,13 @@ def test_steps_may_change_over_at_any_time(size, shuffle, dtype):
     X, y = data(dtype=dtype)
     order = np.random.default_rng(1).permutation(210) if shuffle else None
     found = {}
-    for kind in (CompiledSteps, InspectedSteps, ChangingSteps):
+    for kind in ("compiled", "native", "changing"):
         model, losses, outputs, _ = trained(
             kind, network(), X, y, order=order, size=size, epochs=3, dtype=dtype, **SETTINGS
         )
         found[kind] = left_by(model) | {"losses": losses, "outputs": outputs}
-    assert_same_bits(found[InspectedSteps], found[CompiledSteps])
-    assert_same_bits(found[ChangingSteps], found[CompiledSteps])
+    assert_same_bits(found["native"], found["compiled"])
+    assert_same_bits(found["changing"], found["compiled"])
 
 
 # -- what goes wrong ----------------------------------------------------------------------------
@@ -174,11 +172,11 @@ def test_always_is_an_error_without_the_extension():
 
 
 @pytest.mark.parametrize(
-    ("native", "kind"), [("never", CompiledSteps), ("auto", NativeSteps), ("always", NativeSteps)]
+    ("native", "kind"), [("never", "compiled"), ("auto", "native"), ("always", "native")]
 )
 def test_the_environment_can_disable_native_code(native, kind, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", native)
-    assert type(new_steps(lambda model, batches, check: steps_for(model, batches, check))) is kind
+    assert new_steps(lambda model, batches, check: chosen(model, batches)) == kind
 
 
 class BrokenSquaredError(SquaredError):

@@ -1,0 +1,80 @@
+"""Calls as instructions of native code, which are carried out once."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sknet._native import needed
+from sknet.compile._calls import Call
+from sknet.compile.native import _fusion
+from sknet.compile.native._fusion import joined
+from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
+from sknet.compile.native._rules import translated
+from sknet.compile.native._threads import Sharing
+
+KINDS = list(vars(Kind))
+
+
+def calling(function: Callable[..., Any], *args: Any, **named: Any) -> Call:
+    """Return a call as programs have them: a function of NumPy or BLAS, and its arguments."""
+    return Call(function, args, named)
+
+
+def is_translated(one: Call) -> bool:
+    """Tell whether there are instructions for a call; without, nothing is left of it."""
+    tape = Tape()
+    found = translated(tape, one)
+    assert found or not tape.rows
+    return found
+
+
+def round_otherwise(patch: pytest.MonkeyPatch) -> None:
+    """Let BLAS be one that rounds a sum of products in another way than native code."""
+    patch.setattr(_fusion, "contracted_body", lambda size: None)
+
+
+class Instructions:
+    """Instructions for some calls, joined as those of a step are.
+
+    From so many multiplications as `shared` on, threads share products.
+    """
+
+    def __init__(self, calls: Sequence[Call], shared: float = math.inf) -> None:
+        self._tape = Tape(shared)
+        for each in calls:
+            assert translated(self._tape, each), each
+        self._tape.rows = joined(self._tape.rows)
+        self._program = self._tape.finished()
+
+    @property
+    def kinds(self) -> list[str]:
+        """Their names."""
+        return [KINDS[row[0]] for row in self._tape.rows]
+
+    @property
+    def shares(self) -> list[int]:
+        """The numbers of shares of products."""
+        return [row[SHARES] for row in self._tape.rows if row[0] == Kind.PRODUCT]
+
+    @property
+    def axes(self) -> list[int]:
+        """What products are divided along: 0 batches, 1 rows, 3 columns."""
+        return [row[AXIS] for row in self._tape.rows if row[0] == Kind.PRODUCT]
+
+    def has_shares(self, least: int = 2) -> bool:
+        """Tell whether a product has shares, or, with 1, is made by one thread of BLAS."""
+        return self._tape.has_shares(least)
+
+    def run(self, *, times: int = 1, has_threads: bool = False, is_awake: bool = False) -> bool:
+        """Carry them out; tell whether all succeeded.
+
+        With threads, these share products, or, of those that are awake, also long arrays.
+        """
+        program = np.repeat(self._program, times, axis=0) if times > 1 else self._program
+        turn = np.array([program.ctypes.data, len(program), 1, 0, int(is_awake), 0])
+        with Sharing() if has_threads else nullcontext():
+            return needed().steps(turn.ctypes.data, 1) == 1
