@@ -11,7 +11,7 @@ import pytest
 
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda import _heads, _maps, _recurrent, _rules, _splits
-from sknet.compile.numpy import _executor
+from sknet.compile.numpy import _emitters, _executor
 from sknet.compile.passes import fuse
 from sknet.engine import _device_runner, _network, _runners
 
@@ -50,6 +50,11 @@ class Limits:
     def elements_of_a_block(self, most: int) -> None:
         """Let NumPy's programs split chains of elementwise operations into blocks of so many elements."""
         self._patch.setattr(_executor, "fuse", partial(fuse, block=most, cache=1))
+        self.forget()
+
+    def multiplications_of_small_products(self, most: int) -> None:
+        """Let BLAS have kernels for products of so many multiplications."""
+        self._patch.setattr(_emitters, "small_limit", lambda: most)
         self.forget()
 
     def forget(self) -> None:

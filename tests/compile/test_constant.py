@@ -4,37 +4,59 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, ops
-from sknet.compile import capture
-from sknet.compile._graph import as_read, axes_of, is_repeated, same_bytes, snapshot
+from sknet.compile import Plan, capture
+from sknet.compile.passes import fuse, optimize
+from sknet.core import PRIMITIVES, Primitive, bind
 from tests.fuzz.products import LAYOUTS
 
 RNG = np.random.default_rng(0)
 SHAPES = [(5,), (3, 4), (4, 4), (2, 3, 4)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_snapshots_are_contiguous_copies(layout, shape):
-    x = LAYOUTS[layout](RNG.normal(size=shape))
-    copy = snapshot(x)
-    assert (copy == x).all()
-    assert not copy.flags.writeable
-    assert not np.may_share_memory(copy, x)
-    assert is_repeated(copy) == ("uniform" in layout or "number" in layout or shape + x.strides == (5, 0))
-    assert is_repeated(copy) or copy.flags.c_contiguous
-    assert same_bytes(x, copy)
-    assert not same_bytes(x + 1, copy)
+@pytest.fixture
+def read():
+    """Arrays that an operation has read, which depends on how they are laid out."""
+    found = []
+
+    def forward(xp, constant, x):
+        found.append(constant)
+        return xp.add(x, constant.sum())
+
+    Primitive("reader").define(
+        forward=forward, shape=lambda constant, x: (x.shape, x.dtype), vjp=None, writes_out=False
+    )
+    yield found
+    del PRIMITIVES["reader"]
+
+
+def is_repeated(constant):
+    return constant.size > 1 and not any(constant.strides)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_views_of_a_copy_have_the_strides_of_the_array(layout, shape):
-    x = LAYOUTS[layout](RNG.normal(size=shape))
-    base, axes = axes_of(x)
-    copy = np.array(base, order="C")
-    restored = np.broadcast_to(copy if axes is None else copy.transpose(axes), x.shape)
-    assert (restored == x).all()
-    assert restored.strides == x.strides
+def test_constants_are_copies_that_are_read_with_the_strides_of_the_array(layout, shape, read):
+    k = LAYOUTS[layout](RNG.normal(size=shape))
+    values, strides = k.copy(), k.strides
+    graph = capture(lambda x: bind(PRIMITIVES["reader"], (Tensor(k), x), {}), np.ones(2))
+    [constant] = graph.constants.values()
+    assert is_repeated(constant) or constant.flags.c_contiguous
+    assert not constant.flags.writeable
+    assert not np.may_share_memory(constant, k)
+    if k.flags.writeable:
+        k += 1
+    read.clear()
+    graph(np.ones(2))
+    [found] = read
+    np.testing.assert_array_equal(found, values)
+    assert found.strides == strides
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_number_is_kept_once(layout):
+    k = LAYOUTS[layout](RNG.normal(size=(3, 4)))
+    [constant] = capture(lambda x: x * k, np.ones((3, 4))).constants.values()
+    assert is_repeated(constant) == ("uniform" in layout or "number" in layout)
 
 
 def views_of(layout):
@@ -61,8 +83,8 @@ def test_elementwise_operations_read_any_layout():
     assert [equation.primitive.name for equation in graph.equations] == ["multiply", "add"]
 
 
-def test_a_constant_that_is_written_to_between_two_products():
-    k = np.asfortranarray(RNG.normal(size=(4, 4)))
+@pytest.mark.parametrize("k", [np.asfortranarray(RNG.normal(size=(4, 4))), np.ones((4, 4))], ids=["any", "1"])
+def test_a_constant_that_is_written_to_between_two_products(k):
     kept = k.copy()
 
     def function(x):
@@ -80,10 +102,11 @@ def test_a_constant_that_is_written_to_between_two_products():
 
 def test_repeated_numbers_are_written_out_for_what_reads_them():
     ones, twos = np.ones((4, 4)), np.full((4, 4), 2.0)
+
     graph = capture(lambda x: (ones @ x) * twos, np.ones((4, 4)))
-    strides = [value.strides for value in as_read(graph.constants, reversed(graph.equations)).values()]
-    assert strides == [(32, 8), (0, 0)]
     assert all(is_repeated(value) for value in graph.constants.values())
+    plan = Plan(graph, fuse(graph), {}, lambda equation: [])
+    assert [value.strides for value in plan.constants.values()] == [(32, 8), (0, 0)]
 
 
 # -- passes -------------------------------------------------------------------------------------------
@@ -100,8 +123,6 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_exact_passes_leave_out_what_changes_no_stride_that_matters(name):
-    from sknet.compile.passes import optimize
-
     change, x, y = LEFT_OUT[name], np.ones((3, 4)), np.ones((3, 2))
 
     def count(function, exact=True):
@@ -114,8 +135,6 @@ def test_exact_passes_leave_out_what_changes_no_stride_that_matters(name):
 
 
 def test_equal_factors_stay_two():
-    from sknet.compile.passes import optimize
-
     def names(function):
         graph = optimize(capture(function, np.ones((3, 4))), exact=True)
         return [equation.primitive.name for equation in graph.equations]

@@ -6,7 +6,6 @@ import scipy.sparse
 
 from sknet import Model, Tensor, nn, ops
 from sknet.compile import Equation, Graph, Variable, capture, compile
-from sknet.compile._graph import key_of, same_value
 from sknet.core import PRIMITIVES, gradients
 from sknet.exceptions import CaptureError
 from tests.contracts.rows import every_case
@@ -20,6 +19,14 @@ def another_nan():
 
 
 # -- values -----------------------------------------------------------------------------------
+
+
+def key_of(value):
+    """Return the key of a graph whose only equation has a parameter."""
+    x = Variable((), "float64")
+    equation = Equation(PRIMITIVES["exp"], (x,), {"value": value}, Variable((), "float64"))
+    return Graph((x,), {}, [equation], [equation.output]).key()
+
 
 DIFFERENT = [
     *(0, 0.0, -0.0, False, None, ..., "", b"", "0", 0j, 1, 1.0, True, "1", NAN, another_nan(), 5e-324),
@@ -92,14 +99,6 @@ def test_unknown_objects_are_compared_by_identity_and_kept_alive():
     assert len(set(keys)) == 100
     kept = object()
     assert key_of(kept) == key_of(kept)
-
-
-def test_same_value():
-    assert same_value(NAN, NAN)
-    assert same_value("a", "a")
-    assert not same_value(1, True)
-    assert not same_value(1, 1.0)
-    assert same_value(frozenset("ab"), frozenset("ba"))
 
 
 # -- graphs -----------------------------------------------------------------------------------
@@ -307,6 +306,10 @@ def test_numbers_among_the_arguments_keep_their_type():
     np.testing.assert_array_equal(run(X, 2), X * 2)
     again = compile(lambda x, n: x * n, (X, NAN))
     assert np.isnan(again(X, NAN)).all()
+    run = compile(lambda x, names: x * len(names), (X, frozenset("ab")))
+    np.testing.assert_array_equal(run(X, frozenset("ba")), X * 2)
+    with pytest.raises(CaptureError, match="argument 1 was"):
+        run(X, frozenset("ac"))
 
 
 def test_an_index_that_is_changed_after_the_capture():

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import Plan, compile
-from sknet.compile import _graph as own
-from sknet.compile._compile import forget_programs
-from sknet.compile._plan import ALIGNMENT, Buffer, Views, assign_offsets
-from sknet.core import Tensor, gradients
+from sknet.compile import Equation, Graph, Plan, Variable, compile
+from sknet.compile.passes import Group
+from sknet.core import PRIMITIVES, Primitive, Tensor, gradients
 from sknet.device import Device, backend
 from tests.combinations import every
 from tests.trees import leaves
@@ -18,6 +16,7 @@ from tests.trees import leaves
 UNARY = [ops.exp, ops.tanh, ops.relu, ops.negative, ops.square, lambda x: x * 0.5, lambda x: ops.softmax(x)]
 BINARY = [ops.add, ops.subtract, ops.multiply, ops.maximum, lambda x, y: ops.where(ops.greater(x, y), x, y)]
 SHAPE = (6, 4)
+ALIGNMENT = backend("cpu").alignment
 
 
 def random_function(seed, steps=25):
@@ -94,14 +93,9 @@ def test_random_graphs_with_donated_arguments(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_chains_block_by_block(seed, monkeypatch, request):
+def test_random_chains_block_by_block(seed, limits):
     """Blocks of a few rows, so that chains of every kind are split."""
-    import sknet.compile.numpy._executor as executor
-    from sknet.compile.passes import fuse
-
-    monkeypatch.setattr(executor, "fuse", lambda graph: fuse(graph, block=9, cache=1))
-    forget_programs()
-    request.addfinalizer(forget_programs)
+    limits.elements_of_a_block(9)
     function = random_function(seed)
     rng = np.random.default_rng(seed)
     args = tuple(np.empty(SHAPE) for _ in range(3))
@@ -169,7 +163,7 @@ def test_concatenated_values_are_written_in_place(gaps):
 
     x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
     compiled = compile(function, (x, y), exact=True)
-    [assembled] = [e for e in compiled.graph.equations if e.primitive is own.assemble]
+    [assembled] = [e for e in compiled.graph.equations if e.primitive.name == "assemble"]
     assert all(compiled.plan.is_in_place(assembled, i) for i in range(len(assembled.operands)))
     assert "copyto" not in compiled.source
     for _ in range(2):
@@ -223,7 +217,7 @@ def test_a_product_is_computed_and_accumulated_in_place():
     flat, data = np.arange(9616.0), np.random.default_rng(0).standard_normal((5, 200))
     args = flat, data[:, :80].copy(), data[:, 80:].copy()
     compiled = compile(function, args)
-    [assembled] = [e for e in compiled.graph.equations if e.primitive is own.assemble]
+    [assembled] = [e for e in compiled.graph.equations if e.primitive.name == "assemble"]
     assert all(compiled.plan.is_in_place(assembled, i) for i in range(len(assembled.operands)))
     assert "axpy" in compiled.source
     assert "copyto" not in compiled.source
@@ -252,28 +246,47 @@ def test_a_result_is_assembled_in_an_unread_donated_argument(read):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_best_gap():
-    """The last buffer fits into two gaps; it takes the smaller one."""
-    low, middle, high = Buffer(640, 0, 9), Buffer(320, 0, 1), Buffer(640, 0, 9)
-    small, last = Buffer(64, 2, 9), Buffer(256, 5, 6)
-    size, peak = assign_offsets([low, middle, high, small, last])
-    assert (size, peak) == (1600, 1600)
-    assert small.position != last.position
+@pytest.fixture
+def lifetimes():
+    """A function that plans values of some bytes, each computed in one step and read in later ones."""
+    made = Primitive("made").define(
+        forward=lambda xp, *read, n: xp.full(n, sum(x.sum() for x in read)),
+        shape=lambda *read, n: ((n,), np.dtype("float64")),
+        vjp=None,
+        writes_out=False,
+    )
+
+    def planned(values):
+        """Plan values, given as their bytes and the numbers of the values that are read for them."""
+        equations, x = [], Variable((1,), "float64")
+        for nbytes, read in values:
+            operands = [equations[i].output for i in read] or [x]
+            equations.append(Equation(made, tuple(operands), {"n": nbytes // 8}))
+        graph = Graph([x], {}, equations, [equations[-1].output])
+        return Plan(graph, [Group([equation], 0) for equation in equations], {}, lambda equation: [])
+
+    yield planned
+    del PRIMITIVES["made"]
 
 
-def test_arena_of_many_lifetimes():
+def test_the_smallest_gap_is_filled(lifetimes):
+    """After the fifth step there are gaps of 896 and 512 bytes, and 512, 448 and 448 bytes are needed."""
+    before = [(1024, ()), (896, ()), (832, ()), (512, ()), (512, ()), (64, (1, 3))]
+    plan = lifetimes([*before, (512, ()), (448, ()), (448, ()), (64, (0, 2, 4, 6, 7, 8))])
+    assert_disjoint(plan)
+    assert plan.arena_size == plan.peak_live == 1024 + 832 + 512 + 512 + 448 + 448 + 64
+
+
+def test_arena_of_many_lifetimes(lifetimes):
     rng = np.random.default_rng(0)
     for _ in range(30):
-        starts = rng.integers(0, 40, 50)
-        buffers = [
-            Buffer(int(n), int(s), int(s + d))
-            for n, s, d in zip(rng.integers(1, 5000, 50), starts, rng.integers(0, 12, 50), strict=True)
-        ]
-        size, peak = assign_offsets(buffers)
-        assert peak <= size <= 1.5 * peak
-        for a, b in itertools.combinations(buffers, 2):
-            if a.start <= b.stop and b.start <= a.stop:
-                assert a.offset + a.aligned <= b.offset or b.offset + b.aligned <= a.offset
+        values = []
+        for i in range(50):
+            read = rng.integers(max(0, i - 12), i, rng.integers(0, 3)) if i else ()
+            values.append((8 * int(rng.integers(1, 600)), sorted({int(each) for each in read})))
+        plan = lifetimes(values)
+        assert_disjoint(plan)
+        assert plan.peak_live <= plan.arena_size <= 1.5 * plan.peak_live
 
 
 def test_aligned_memory():
@@ -283,8 +296,7 @@ def test_aligned_memory():
 def test_views():
     x = np.arange(6.0).reshape(2, 3)
     compiled = compile(lambda x: (ops.matrix_transpose(x)[1:], x.reshape(-1)[3]), (x,))
-    views = Views(compiled.graph.equations)
-    assert all(views.is_view(e) for e in compiled.graph.equations)
+    assert all(compiled.plan.views.is_view(e) for e in compiled.plan.equations)
     first, second = compiled(x)
     np.testing.assert_array_equal(first, [[1, 4], [2, 5]])
     assert second.shape == ()

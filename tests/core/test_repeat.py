@@ -1,57 +1,53 @@
-"""State that a function reads besides its arguments, restored for a second run."""
+"""State that a function reads besides its arguments is restored when a checkpoint runs it again."""
 
-from contextlib import contextmanager
 from contextvars import ContextVar
 
+import numpy as np
 import pytest
 
-from sknet.core import _tape
-from sknet.core._tape import first_run, repeatable
+from sknet import Tensor, nn
+from sknet.autograd import checkpoint
 
 current = ContextVar("current", default=0)
 
 
-@pytest.fixture
-def counter(monkeypatch):
-    """A state that a function changes, and its source."""
-    monkeypatch.setattr(_tape, "SOURCES", [])
-    state = [0]
+class Counter(nn.Module):
+    """Counts its calls in a buffer, and keeps what it reads."""
 
-    @repeatable
-    @contextmanager
-    def source():
-        start = state[0]
+    def __init__(self):
+        self.register_buffer("calls", np.zeros(()))
+        self.seen = []
 
-        @contextmanager
-        def again():
-            now, state[0] = state[0], start
-            yield
-            state[0] = now
-
-        yield again
-
-    return state
+    def forward(self, x):
+        self.set_buffer("calls", self.calls + 1)
+        self.seen.append((self.calls.item(), current.get()))
+        return x * x * self.calls * current.get()
 
 
-def test_sources_and_context_variables(counter):
-    def function():
-        counter[0] += 1
-        return counter[0], current.get()
-
-    function()
+def test_buffers_and_context_variables():
+    net, x = Counter(), Tensor(3.0, requires_grad=True)
+    net(x)
     token = current.set(5)
-    with first_run() as again:
-        assert function() == (2, 5)
+    out = checkpoint(net, x)
     current.reset(token)
-    function()
-    assert again(function) == again(function) == (2, 5)
-    assert counter == [3]
+    net(x)
+    for _ in range(2):
+        out.backward(retain_graph=True)
+    assert net.seen == [(1, 0), (2, 5), (3, 0), (2, 5), (2, 5)]
+    assert x.grad.item() == 2 * (2 * 3.0 * 2 * 5)
+    assert net.calls.item() == 3
     assert current.get() == 0
 
 
-def test_sources_are_reset_after_an_error(counter):
-    with pytest.raises(KeyError), first_run():
+def test_state_is_restored_after_an_error():
+    net, x = Counter(), Tensor(3.0, requires_grad=True)
+
+    def fail(x):
+        net(x)
         raise KeyError
-    with first_run() as again:
-        pass
-    assert again(lambda: 7) == 7
+
+    with pytest.raises(KeyError):
+        checkpoint(fail, x)
+    assert net.calls.item() == 1
+    checkpoint(net, x)
+    assert net.calls.item() == 2

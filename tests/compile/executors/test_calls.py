@@ -8,7 +8,6 @@ import pytest
 
 from sknet import ops
 from sknet.compile import compile
-from sknet.compile._calls import Assigned, Call, Loop, Method, Name, bound, lines_of, runner_of
 
 X, W, B = np.random.default_rng(0).normal(size=(3, 12, 12)).astype("float32")
 LABELS = (np.arange(12) % 3).reshape(12, 1)
@@ -38,7 +37,7 @@ def test_the_lines_are_the_calls(exact):
     for line, call in zip(lines, calls, strict=True):
         given = [x for x in call.args if isinstance(x, np.ndarray)]
         if isinstance(line, ast.Assign):  # out[...] = function(...), out[index] = value
-            assert call.function is operator.setitem or isinstance(call.function, Assigned)
+            assert call.function is operator.setitem or type(call.function).__name__ == "Assigned"
             continue
         shown = line.value
         assert isinstance(shown, ast.Call)
@@ -76,48 +75,3 @@ def test_blocks_are_calls_on_parts_of_arrays():
     assert n_blocks > 1
     expected = np.maximum(np.log1p(np.exp(x.astype(float))) * 2 - 1, 0)
     np.testing.assert_allclose(made(x), expected, rtol=1e-6, atol=1e-6)
-
-
-def test_names_are_looked_up_in_functions_tuples_and_named_arguments():
-    seen = []
-
-    def function(*args, **named):
-        seen.append((args, named))
-
-    call = Call(Name("f"), (Name("a"), ("a", (Name("b"), 1)), "b", None), {"out": Name("b")})
-    runner_of(bound([call], {"f": function, "a": 10, "b": 20}))()
-    assert seen == [((10, ("a", (20, 1)), "b", None), {"out": 20})]
-
-
-def test_loops_bind_each_block():
-    seen = []
-    twice = (Name("t"), Call(operator.mul, (Name("x"), 2)))
-    loop = Loop(Name("blocks"), [Name("x")], [twice], [Call(seen.append, (Name("t"),))], "two blocks")
-    runner_of(bound([loop], {"blocks": [(1,), (5,)]}))()
-    assert seen == [2, 10]
-    assert lines_of([loop], {}, {})[0] == "for x in blocks:  # two blocks"
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (Call(Name("f"), (Name("a"), 1.5, float("nan"), "clip")), "f(a, 1.5, float('nan'), 'clip')"),
-        (Call(Name("f"), ((Name("a"),), (1, Name("b")))), "f((a,), (1, b))"),
-        (Call(Name("f"), (Name("a"),), {"where": Name("m")}), "f(a, where=m)"),
-        (Call(Name("put"), (Name("a"), ..., Name("b"))), "a[...] = b"),
-        (Call(Name("get"), (Name("a"), (slice(None), slice(2, 5)))), "a[:, 2:5]"),
-        (Call(Name("get"), (Name("a"), slice(None, None, 2))), "a[::2]"),
-        (Call(Name("take"), (Name("a"), Name("i"), None)), "a.take(i, None)"),
-        (Call(Name("view"), (Name("a"), "i4")), "a.view('i4')"),
-        (Call(Name("g"), (Name("a"), Name("b"))), "a[...] = g(b)"),
-    ],
-)
-def test_text(call, text):
-    functions = {
-        "put": operator.setitem,
-        "get": operator.getitem,
-        "take": np.ndarray.take,
-        "view": Method("view"),
-        "g": Assigned(np.cumsum),
-    }
-    assert call.text(functions) == text

@@ -1,22 +1,48 @@
 """Products of matrices: the parts they are made in."""
 
+import numpy as np
 import pytest
 
-from sknet._parallel import SMALL, small_limit
-from sknet.compile.numpy._emitters import parts_of
+from sknet import ops
+from sknet.compile import compile
+
+LIMIT = 10**6  # multiplications for which a BLAS may have kernels of its own
+SIZES = [(200, 64, 100), (97, 100, 150), (99, 100, 150), (256, 50, 100), (64, 100, 100), (64, 200, 200)]
 
 
-@pytest.mark.parametrize("rows", [1, 64, 97, 99, 200, 256])
-@pytest.mark.parametrize("limit", [0, 1000, SMALL])
-def test_parts(rows, limit):
-    for per_row in (1, limit // rows, limit // rows + 1, 3 * limit // (2 * rows), 3 * limit // rows):
-        parts = parts_of(rows, per_row, limit)
-        assert rows % parts == 0
-        assert parts == 1 or limit < rows * per_row <= 2 * limit
-        assert parts == 1 or rows // parts * per_row <= limit
-    assert parts_of(200, 6400, SMALL) == 2
-    assert parts_of(97, 15000, SMALL) == 1
+def parts_of(rows, inner, columns):
+    """Return the number of parts of a compiled product, whose result is checked."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns))
+    made = compile(ops.matmul, (x, y))
+    np.testing.assert_allclose(made(x, y), x @ y, rtol=1e-10, atol=1e-10)
+    [call] = made.calls()
+    given = call.args[0]
+    return len(given) if given.ndim == 3 else 1
 
 
-def test_the_limit_is_that_of_this_machine():
-    assert small_limit() in (0, SMALL)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_parts(size, limits):
+    limits.multiplications_of_small_products(LIMIT)
+    n, rows = np.prod(size), size[0]
+    parts = parts_of(*size)
+    assert rows % parts == 0
+    assert n // parts <= LIMIT or parts == 1
+    assert (parts > 1) == (LIMIT < n <= 2 * LIMIT and rows != 97)  # a prime number
+
+
+def test_as_few_parts_as_there_can_be(limits):
+    limits.multiplications_of_small_products(LIMIT)
+    assert [parts_of(*size) for size in SIZES[:3]] == [2, 1, 3]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_without_such_kernels_a_product_is_one(size, limits):
+    limits.multiplications_of_small_products(0)
+    assert parts_of(*size) == 1
+
+
+@pytest.mark.parametrize("size", SIZES[:3], ids=str)
+def test_this_machine_has_them_or_not(size):
+    rows, inner, columns = size
+    assert parts_of(rows, inner, columns + 1) in (1, 2, 3)

@@ -148,10 +148,13 @@ def test_chunks_of_predictions_are_graphs(limits):
     width = 37  # of no other test's networks
     limits("elements of a chunk of predictions", 64 * width)
     rows = np.random.default_rng(0).normal(scale=0.1, size=(5 * 64 + 9, 6)).astype("float32")
-    scaled = nn.Lambda(lambda x: x * 10.0)
+    scaled, settings = (
+        nn.Lambda(lambda x: x * 10.0),
+        {"max_iter": 1, "optimizer": SGD(1e-9), "random_state": 0},
+    )
     network = nn.Sequential(scaled, nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
     fitted = {
-        device: NetRegressor(network, device=device, max_iter=1, optimizer=SGD(1e-9), random_state=0)
+        device: NetRegressor(network, scale_inputs=False, device=device, **settings)
         for device in ("cpu", "cuda")
     }
     with quiet():
