@@ -87,7 +87,9 @@ def kind_of_labels(y: Any) -> str:
     from sklearn.utils import multiclass
 
     with naming_labels(y):
-        return str(multiclass.type_of_target(y, input_name="y"))
+        found = str(multiclass.type_of_target(y, input_name="y"))
+    has_labels = found == "multilabel-indicator" and not hasattr(y, "tocsr") and not np.isin(y, (0, 1)).all()
+    return "multiclass-multioutput" if has_labels else found
 
 
 def check_classes(classes: Any) -> None:

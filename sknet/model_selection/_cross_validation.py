@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn import model_selection
+from sklearn import get_config, model_selection
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import _check_method_params, _num_samples
 
 from sknet._arguments import named_errors
 from sknet._constraints import shown
@@ -239,19 +240,17 @@ def cross_val_predict(
     >>> cross_val_predict(net, X, y, n_jobs=2, method="predict_proba").shape
     (150, 3)
     """
-    if isinstance(y, Mapping) or (is_frame(y) and isinstance(last_step(estimator), MultiHeadNet)):
-        options = {"groups": groups, "cv": cv, "n_jobs": n_jobs, "verbose": verbose, "params": params}
-        return _by_fold(estimator, indexable(X), y, method, options | {"pre_dispatch": pre_dispatch})
+    X = indexable(X)
+    options = {"groups": groups, "cv": cv, "n_jobs": n_jobs, "verbose": verbose, "params": params}
+    options["pre_dispatch"] = pre_dispatch
+    requested = _requested(estimator, cv, params, method)
+    has_heads = isinstance(y, Mapping) or (is_frame(y) and isinstance(last_step(estimator), MultiHeadNet))
+    # scikit-learn numbers the labels of each column for itself, missing ones, too.
+    has_columns = method in OF_CLASSES and (len(getattr(y, "shape", ())) > 1 or _holds_rows(y))
+    if requested or has_heads or has_columns:
+        return _by_fold(estimator, X, y, method, requested, options)
     return _in_group(
-        model_selection.cross_val_predict,
-        (estimator, indexable(X), indexable(y)),
-        groups=groups,
-        cv=cv,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        params=params,
-        pre_dispatch=pre_dispatch,
-        method=method,
+        model_selection.cross_val_predict, (estimator, X, indexable(y)), method=method, **options
     )
 
 
@@ -275,17 +274,71 @@ def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: An
             return function(*data, **options | {"n_jobs": 2, "pre_dispatch": "all"})
 
 
-def _by_fold(estimator: Any, X: Any, y: Any, method: str, options: dict[str, Any]) -> Any:
+OF_CLASSES = "decision_function", "predict_log_proba", "predict_proba"
+
+
+def _holds_rows(y: Any) -> bool:
+    """Tell whether y is a list of lists or arrays."""
+    return isinstance(y, (list, tuple)) and len(y) > 0 and isinstance(y[0], (list, tuple, np.ndarray))
+
+
+def _requested(estimator: Any, cv: Any, params: Any, method: str) -> Any:
+    """Return metadata that an estimator requests for a method, which scikit-learn gives to `fit` alone."""
+    if not params or not get_config()["enable_metadata_routing"]:
+        return {}
+    of_both = MethodMapping().add(caller="fit", callee="fit").add(caller="fit", callee=method)
+    router = MetadataRouter(owner="cross_val_predict").add(estimator=estimator, method_mapping=of_both)
+    router.add(splitter=cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+    return process_routing(router, "fit", **params)["estimator"][method]
+
+
+def _by_fold(estimator: Any, X: Any, y: Any, method: str, requested: Any, options: dict[str, Any]) -> Any:
     """Return predictions of any container, of rows that an estimator has not seen."""
     told: dict[str, Any] = {"return_estimator": True, "return_indices": True, "error_score": "raise"}
     found = cross_validate(estimator, X, y, scoring=_no_score, **told, **options)
-    folds = found["indices"]["test"]
+    folds, fitted = found["indices"]["test"], found["estimator"]
     rows = np.concatenate(folds)
     if not np.array_equal(np.sort(rows), np.arange(_num_samples(X))):
         raise ValueError("cross_val_predict needs a cv that tests each row once, such as KFold")
-    fitted = zip(found["estimator"], folds, strict=True)
-    parts = [getattr(each, method)(_safe_indexing(X, fold)) for each, fold in fitted]
+    parts = [
+        getattr(each, method)(_safe_indexing(X, fold), **_check_method_params(X, requested, fold))
+        for each, fold in zip(fitted, folds, strict=True)
+    ]
+    classes = [getattr(each, "classes_", None) for each in fitted]
+    if method in OF_CLASSES and classes[0] is not None:
+        if len({(type(part), type(of)) for part, of in zip(parts, classes, strict=True)}) > 1:
+            raise ValueError(  # 0 and 1 alone are an indicator of labels
+                f"{method} differs in kind between folds, whose rows to train on have the classes "
+                f"{' and '.join(map(shown, classes))}: let cv give all classes to each fold"
+            )
+        whole = _union(classes)
+        parts = [_of_all(part, of, whole, method) for part, of in zip(parts, classes, strict=True)]
     return _joined(parts, np.argsort(rows))
+
+
+def _union(classes: list[Any]) -> Any:
+    """Return the classes that any of several fits has seen, by heads or for each column of y."""
+    first = classes[0]
+    if isinstance(first, Mapping):
+        return {name: _union([each[name] for each in classes]) for name in first}
+    if isinstance(first, list):
+        return [_union(list(each)) for each in zip(*classes, strict=True)]
+    return np.unique(np.concatenate(classes))
+
+
+def _of_all(part: Any, classes: Any, whole: Any, method: str) -> Any:
+    """Return predictions with a column for each class, also those that a fit has not seen."""
+    if isinstance(part, Mapping):
+        return {name: _of_all(part[name], classes[name], whole[name], method) for name in part}
+    if isinstance(part, list):
+        return [_of_all(*each, method) for each in zip(part, classes, whole, strict=True)]
+    if isinstance(classes, list) or len(classes) == len(whole):
+        return part
+    part = on_host(part)
+    least = 0 if method == "predict_proba" else np.finfo(part.dtype).min
+    found = np.full((*part.shape[:-1], len(whole)), least, part.dtype)
+    found[..., np.searchsorted(whole, classes)] = part
+    return found
 
 
 def _no_score(estimator: Any, X: Any, y: Any) -> float:

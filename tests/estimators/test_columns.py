@@ -52,6 +52,18 @@ def test_predictions_have_the_form_of_scikit_learns(kind):
     assert (ours.predict(X) == y).mean(axis=0).min() > 0.75
 
 
+@pytest.mark.parametrize("two", [(1, 2), (0, 2), (-1, 1), (1.0, 2.0)])
+def test_two_labels_are_columns_unless_they_are_0_and_1(two):
+    is_second = Y > np.median(Y, axis=0)
+    y, as_text = np.where(is_second, two[1], two[0]), np.where(is_second, "b", "a")
+    ours, same = fitted(y, max_iter=3), fitted(as_text, max_iter=3)
+    assert [c.tolist() for c in ours.classes_] == [list(two)] * 2
+    np.testing.assert_array_equal(ours.predict_proba(X), same.predict_proba(X))
+    assert ours.score(X, y) == same.score(X, as_text)
+    gaps = np.where(np.arange(y.size).reshape(y.shape) % 5 == 0, np.nan, y)
+    assert [c.tolist() for c in fitted(gaps, max_iter=3).classes_] == [list(two)] * 2
+
+
 def test_score_is_that_of_scikit_learns_rule():
     estimator = fitted()
     right = (estimator.predict(X) == Y).all(axis=1)

@@ -4,10 +4,13 @@ import inspect
 import os
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn import model_selection
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, KFold
@@ -15,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sknet
-from sknet import MLPClassifier, MLPRegressor
+from sknet import MLPClassifier, MLPRegressor, MultiHeadNet, NetClassifier, nn
 from sknet.callbacks import Callback
 from sknet.optim import SGD
 
@@ -140,3 +143,87 @@ def test_filters_of_warnings_are_restored():
     sknet.model_selection.cross_validate(net, X, y, cv=2, n_jobs=2)
     assert warnings.filters is before
     assert filters == before
+
+
+SEVERAL = {
+    "labels": (np.column_stack([np.array(["a", "b", "zz"])[y], X[:, 0] > 5.8]), (150, 3)),
+    "positions": (np.where(np.median(X, axis=0) < X, 5, np.array([1, 3, 3, 3])), (150, 4, 3)),
+    "images": (np.where(np.median(X, axis=0) < X, 5, 1).reshape(150, 2, 2), (150, 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_columns_of_probabilities_are_those_of_all_classes(name):
+    target, shape = SEVERAL[name]
+    if name == "labels":
+        net, rows = MLPClassifier((4,), max_iter=3, random_state=0), X
+    else:
+        net = NetClassifier(lambda n_outputs: nn.LazyLinear(n_outputs), max_iter=3, random_state=0)
+        rows = X.reshape(*target.shape, 1)
+    folds = KFold(3)  # one of which is trained without the class "a", and two without others
+    found = sknet.model_selection.cross_val_predict(net, rows, target, cv=folds, method="predict_proba")
+    found, labels = (found[0], target[:, 0]) if name == "labels" else (found, target)
+    assert found.shape == shape
+    for train, test in folds.split(X):
+        fitted = clone(net).fit(rows[train], target[train])
+        expected, classes = fitted.predict_proba(rows[test]), fitted.classes_
+        if name == "labels":
+            expected, classes = expected[0], classes[0]
+        columns = np.isin(np.unique(labels), classes)
+        np.testing.assert_array_equal(found[test][..., columns], expected)
+        assert not found[test][..., ~columns].any()
+
+
+def test_missing_labels_are_no_class():
+    gaps = np.where(np.arange(300).reshape(150, 2) % 7 == 0, np.nan, TWO)
+    for method in ("predict_proba", "decision_function", "predict_log_proba"):
+        found = sknet.model_selection.cross_val_predict(NET, X, gaps, cv=FOLDS, method=method)
+        for train, test in FOLDS.split(X):
+            expected = getattr(clone(NET).fit(X[train], gaps[train]), method)(X[test])
+            np.testing.assert_array_equal(found[test], expected)
+
+
+class Heads(nn.Module):
+    def __init__(self, n_outputs):
+        self.kind = nn.LazyLinear(n_outputs["kind"])
+
+    def forward(self, x):
+        return {"kind": self.kind(x)}
+
+
+def test_folds_whose_decisions_differ_in_kind():
+    with pytest.raises(ValueError, match="let cv give all classes to each fold"):
+        sknet.model_selection.cross_val_predict(
+            NET, X, np.column_stack([y, y]), cv=KFold(3), method="decision_function"
+        )
+
+
+def test_probabilities_of_heads_have_columns_for_all_classes():
+    net = MultiHeadNet(Heads, {"kind": "log_loss"}, max_iter=2, random_state=0)
+    found = sknet.model_selection.cross_val_predict(net, X, {"kind": y}, cv=KFold(3), method="predict_proba")[
+        "kind"
+    ]
+    assert found.shape == (150, 3)
+    for k, (train, test) in enumerate(KFold(3).split(X)):
+        fitted = clone(net).fit(X[train], {"kind": y[train]})
+        np.testing.assert_array_equal(
+            np.delete(found[test], k, axis=1), fitted.predict_proba(X[test])["kind"]
+        )
+        assert not found[test, k].any()
+
+
+def test_predictions_are_given_what_they_request():
+    offset = np.linspace(-1, 1, 150)
+    counts = np.random.default_rng(0).poisson(np.exp(offset))
+    net = MLPRegressor((4,), loss="poisson", max_iter=3, random_state=0)
+    told = {"X": X, "y": counts, "cv": FOLDS, "params": {"offset": offset}}
+    rates = model_selection.cross_val_predict(net, **told)
+    with sklearn.config_context(enable_metadata_routing=True):
+        net.set_fit_request(offset=True)
+        predict = partial(sknet.model_selection.cross_val_predict, **told)
+        with pytest.raises(ValueError, match=r"set_predict_request"):
+            predict(net)
+        np.testing.assert_array_equal(predict(clone(net).set_predict_request(offset=False)), rates)
+        net.set_predict_request(offset=True)
+        np.testing.assert_allclose(predict(net), rates * np.exp(offset))
+        np.testing.assert_allclose(predict(make_pipeline("passthrough", net)), rates * np.exp(offset))
