@@ -17,7 +17,7 @@ import numpy as np
 
 from sknet import nn
 from sknet._fields import ABSENT, COUNT, Each, Items, Named
-from sknet._frames import all_finite, are_numbers, as_array, is_collection, is_record, sequences_in
+from sknet._frames import all_finite, are_numbers, as_array, is_collection, is_record, length_of, sequences_in
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet._params import arguments_of
@@ -168,9 +168,21 @@ def with_offset(X: Any, offset: Any) -> Any:
 
 def with_lengths(X: Any, lengths: Any) -> Any:
     """Return X with the lengths of its sequences, which rows of different lengths have by themselves."""
+    X, own = _padded(X)
     if lengths is None:
-        X, lengths = _padded(X)
+        lengths = own
+    elif own is not None and (np.shape(lengths) != own.shape or (np.asarray(lengths) > own).any()):
+        raise ValueError(
+            "the rows of X are sequences of different lengths, and lengths= differs from these: leave it out"
+        )
     return X if lengths is None else Sequences(X, lengths)
+
+
+def with_own_lengths(X: Any, forward: Forward | None) -> Any:
+    """Return the rows of a list with their lengths, even equal ones, for a network that reads them."""
+    if not isinstance(X, (list, tuple)) or "lengths" not in (forward or {}) or None in map(length_of, X):
+        return X
+    return Sequences(*nn.pad_sequences(X))
 
 
 def joined_lengths(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -507,6 +519,11 @@ class Inputs:
         if isinstance(X, dict) != isinstance(shapes, dict) or (
             isinstance(X, dict) and X.keys() != shapes.keys()
         ):
+            if isinstance(X, dict) and X.keys() - {"lengths"} == {next(iter(self.forward or {}), None)}:
+                raise ValueError(
+                    "the fit had rows of one length, without lengths=, and these have lengths of their own: "
+                    "fit with lengths=, X.shape[1] for each row, or with a list of sequences as X"
+                )
             got, was = (list(x) if isinstance(x, dict) else "one array" for x in (X, self.shapes))
             raise ValueError(f"expected inputs like those of the fit, {was}, got {got}")
         X = self._of_no_steps(X)

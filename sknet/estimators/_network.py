@@ -42,6 +42,7 @@ from sknet.estimators._inputs import (
     missing_in,
     numbers_as_array,
     read_inputs,
+    with_own_lengths,
 )
 from sknet.estimators._offset import take_offset
 from sknet.estimators._targets import (
@@ -78,6 +79,8 @@ def checked_inputs(request: Request, X: Any, y: Any, *, reset: bool | None = Non
     if not reset and estimator._inputs is not None:
         X = estimator._inputs.read(estimator, X, dtypes)
         return X, targets(X)
+    if architecture.is_foreign and reset:
+        X = with_own_lengths(X, architecture.forward)
     if architecture.is_foreign and are_inputs(X, architecture.forward):
         X = read_inputs(estimator, X, architecture.forward, dtypes, reset=reset)
         return X, targets(X)

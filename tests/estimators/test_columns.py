@@ -54,7 +54,7 @@ def test_predictions_have_the_form_of_scikit_learns(kind):
 
 @pytest.mark.parametrize("two", [(1, 2), (0, 2), (-1, 1), (1.0, 2.0)])
 def test_two_labels_are_columns_unless_they_are_0_and_1(two):
-    is_second = Y > np.median(Y, axis=0)
+    is_second = np.median(Y, axis=0) < Y
     y, as_text = np.where(is_second, two[1], two[0]), np.where(is_second, "b", "a")
     ours, same = fitted(y, max_iter=3), fitted(as_text, max_iter=3)
     assert [c.tolist() for c in ours.classes_] == [list(two)] * 2

@@ -225,6 +225,38 @@ def test_parts_of_different_lengths():
     assert np.array_equal(first.predict(IDS), second.predict(IDS))
 
 
+SHORT = [row[:1] * 3 for row in IDS]  # three steps each
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_rows_that_have_one_length_by_chance(kind):
+    in_parts = NetClassifier(Words, **FEW)
+    for rows in (SHORT, IDS):
+        in_parts.partial_fit(COLUMNS[kind](rows), LABELS, classes=[False, True])
+    X = COLUMNS[kind](SHORT)
+    ours = clone(in_parts).fit(X, LABELS, X_val=IDS[:5], y_val=LABELS[:5])
+    theirs = clone(in_parts).fit(np.array(SHORT), LABELS, lengths=np.full(30, 3))
+    padded, lengths = pad_sequences(IDS)
+    assert np.array_equal(ours.predict_proba(IDS), theirs.predict_proba(padded, lengths=lengths))
+    assert ours.predict_proba(X[:2]).shape == (2, 2)
+
+
+def test_an_array_fits_no_lengths():
+    fitted = NetClassifier(Words, **FEW).fit(np.array(SHORT), LABELS)
+    with pytest.raises(ValueError, match=r"the fit had rows of one length.*or with a list of sequences as X"):
+        fitted.predict(IDS)
+
+
+def test_lengths_of_rows_that_have_some():
+    _, lengths = pad_sequences(IDS)
+    net, shorter = NetClassifier(Words, **FEW), np.minimum(lengths, 2)
+    assert np.array_equal(net.fit(IDS, LABELS, lengths=lengths).predict(IDS), of_padded("ids"))
+    assert np.array_equal(net.predict(IDS, lengths=shorter), net.predict([row[:2] for row in IDS]))
+    for wrong in (lengths + 1, lengths[1:], 3):
+        with pytest.raises(ValueError, match="lengths= differs from these: leave it out"):
+            net.predict(IDS, lengths=wrong)
+
+
 def test_searches():
     net = NetClassifier(Words, **FEW)
     assert cross_val_score(net, IDS, LABELS, cv=3).shape == (3,)
@@ -287,7 +319,12 @@ def test_sequences_in_one_row_have_one_length():
     [
         ([[1, 2], ["a"]], ValueError, r"sequences\[1\] must be numbers"),
         ([[1.0, np.inf], [1.0]], ValueError, "input 'x' contains NaN or infinity"),
-        (pd.Series([[1, 2], None, [1]]), ShapeError, r"sequences\[1\] must be numbers"),
+        (
+            pd.Series([[1, 2], None, [1]]),
+            ShapeError,
+            r"sequences\[1\] must be numbers .* got None: .* is \[\]",
+        ),
+        ([[[1, 2], [3]], [[1]]], ShapeError, r"sequences\[0\] has steps of different lengths"),
     ],
 )
 def test_rows_that_are_no_sequences(rows, error, message):

@@ -672,7 +672,7 @@ def pad_sequences(
     >>> lengths
     array([3, 1, 2])
     """
-    arrays = [_as_array(each) for each in sequences]
+    arrays = [_as_array(each, i) for i, each in enumerate(sequences)]
     if not arrays:
         raise ValueError("pad_sequences needs at least one sequence, got none")
     if maxlen is not None and maxlen < 1:
@@ -681,9 +681,10 @@ def pad_sequences(
     shape = filled[0].shape[1:]
     for i, array in enumerate(arrays):
         if array.dtype.kind not in "biuf" or not array.ndim or (array.size and array.shape[1:] != shape):
+            got = f"{array.dtype} of shape {array.shape}" if array.ndim else shown(sequences[i])
             raise ShapeError(
-                f"sequences[{i}] must be numbers of shape {('n_steps', *shape)}, got {array.dtype} of shape "
-                f"{array.shape}"
+                f"sequences[{i}] must be numbers of shape {('n_steps', *shape)}, got {got}"
+                f"{'' if array.ndim else ': one without steps is [], and a missing one is left out'}"
             )
     found = np.dtype(np.result_type(*filled) if dtype is None else dtype)
     steps = max(1, *map(len, arrays)) if maxlen is None else maxlen
@@ -695,10 +696,15 @@ def pad_sequences(
     return padded, lengths
 
 
-def _as_array(sequence: Any) -> Any:
+def _as_array(sequence: Any, i: int) -> Any:
     """Return a sequence as an array; steps that are arrays themselves, as Arrow has them, as its rows."""
-    array = np.asarray(sequence)
-    return np.asarray(array.tolist()) if array.dtype == object and array.ndim == 1 else array
+    try:
+        array = np.asarray(sequence)
+        return np.asarray(array.tolist()) if array.dtype == object and array.ndim == 1 else array
+    except ValueError as error:
+        raise ShapeError(
+            f"sequences[{i}] has steps of different lengths, and needs as many numbers in each"
+        ) from error
 
 
 def _held(values: Any, dtype: np.dtype[Any], name: str) -> Any:
