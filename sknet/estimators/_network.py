@@ -216,11 +216,11 @@ def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bo
     said = getattr(network, "allow_nan", None)
     if said or estimator.__sklearn_tags__().input_tags.allow_nan:
         return True
+    if said is None and looks_for_missing(network, X, dtype):  # whether or not some are missing in these rows
+        return True
     missing = missing_in(X)
     if missing is None:
         return False
-    if said is None and looks_for_missing(network, X, dtype):
-        return True
     is_table = not isinstance(X, dict) and X.ndim == 2
     with naming_columns(estimator if is_table else None, X):
         raise ValueError(

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import sknet
 from sknet import Autoencoder, MLPClassifier, NetClassifier, NetRegressor, nn, ops
@@ -110,6 +111,23 @@ def test_continued_saved_frozen_and_exported(module, tmp_path):
         with pytest.raises(ValueError, match="infinity"):
             other.predict_proba(np.where(MISSING, np.inf, FULL))
     assert net.__sklearn_tags__().input_tags.allow_nan
+
+
+@pytest.mark.parametrize("module", [Aware, Aware(2), nn.ModuleFactory(Aware)])
+def test_nothing_missing_in_the_fit(module, tmp_path):
+    few = {"max_iter": 2, "random_state": 0}
+    net = NetClassifier(module, **few).fit(FULL, Y)
+    same = type("Told", (Aware,), {"allow_nan": True})
+    if module is Aware:
+        told = NetClassifier(same, **few).fit(FULL, Y)
+        np.testing.assert_array_equal(net.predict_proba(X), told.predict_proba(X))
+        folds = [(np.flatnonzero(~MISSING.any(axis=1)), np.flatnonzero(MISSING.any(axis=1)))]
+        assert np.isfinite(cross_val_score(net, X, Y, cv=folds, error_score="raise")).all()
+    net.freeze().to_python(tmp_path / "exported.py")
+    for other in (net.freeze(), module_of(tmp_path / "exported.py")):
+        np.testing.assert_array_equal(other.predict_proba(X), net.predict_proba(X))
+    assert np.isfinite(net.partial_fit(X, Y).predict_proba(X)).all()
+    net.fit(FULL, Y, X_val=X, y_val=Y)
 
 
 def test_export_to_onnx():
