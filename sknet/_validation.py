@@ -29,6 +29,9 @@ def directions_of(estimator: Any, monotonic_cst: Any) -> np.ndarray | None:
     """Return -1, 0 or 1 for each column that an estimator has seen; None if none is constrained."""
     if monotonic_cst is None:
         return None
+    names = getattr(monotonic_cst, "index", ())  # of a Series; a list has a method
+    if not callable(names) and any(isinstance(name, str) for name in names):
+        monotonic_cst = dict(monotonic_cst)
     if not isinstance(monotonic_cst, dict) and np.asarray(monotonic_cst).dtype.kind not in "biuf":
         raise ValueError(
             f"monotonic_cst must be an array-like of -1, 0 or 1, or a dict of these by column name, got "

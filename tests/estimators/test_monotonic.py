@@ -212,8 +212,10 @@ def test_names_are_those_of_columns():
     with quiet():
         by_name = regressor(monotonic_cst={"a": 1, "c": -1}).fit(frame, Y)
         by_place = regressor(monotonic_cst=np.array(DIRECTIONS)).fit(frame, Y)
+        in_another_order = regressor(monotonic_cst=pd.Series({"c": -1, "d": 0, "b": 0, "a": 1})).fit(frame, Y)
         free, without = regressor(monotonic_cst={"a": 0}).fit(frame, Y), regressor().fit(frame, Y)
     np.testing.assert_array_equal(by_name.predict(frame), by_place.predict(frame))
+    np.testing.assert_array_equal(in_another_order.predict(frame), by_place.predict(frame))
     np.testing.assert_array_equal(free.predict(frame), without.predict(frame))
 
 
