@@ -336,6 +336,11 @@ def check_weights(
     if sample_weight is None:
         return None
     sample_weight = as_host(sample_weight)
+    if isinstance(sample_weight, Mapping):
+        raise TypeError(
+            f"sample_weight must have a number for each row, or one for each column of y side by side, got a "
+            f"dict of {list(sample_weight)}"
+        )
     if not isinstance(sample_weight, np.ndarray) and is_array(sample_weight):
         sample_weight = to_host(sample_weight)
     rows = np.empty((X.shape[0], 0))

@@ -86,12 +86,13 @@ class HeadScorer(PartScorer):
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Return the score of the head's predictions of the rows that have a target."""
         name = self.head
+        columns = names_of(y) if is_frame(y) else ()
         target = as_array(on_host(columns_of(y, name)))
         there = ~gaps_in(target).reshape(len(target), -1).any(axis=1)
         if not there.all():
             rows = np.flatnonzero(there)
             X, target, sample_weight = taken_rows(X, rows), target[rows], taken_rows(sample_weight, rows)
-        return self._of(HeadView(estimator, name), X, target, sample_weight)
+        return self._of(HeadView(estimator, name, columns), X, target, sample_weight)
 
     def __repr__(self) -> str:
         return f"head_scorer({self.head!r}, {shown(self.scoring)})"
@@ -100,13 +101,18 @@ class HeadScorer(PartScorer):
 class HeadView(BaseEstimator):
     """A fitted estimator of several heads that predicts one of them."""
 
-    def __init__(self, estimator: Any, head: str) -> None:
+    def __init__(self, estimator: Any, head: str, columns: Any = ()) -> None:
         self.estimator = estimator
         self.head = head
+        self.columns = columns
 
     def predict(self, X: Any) -> Any:
-        """Return predictions of the head."""
-        return columns_of(self.estimator.predict(X), self.head)
+        """Return predictions of the head, in the order of its columns in y."""
+        found = self.estimator.predict(X)
+        if is_frame(found) and self.columns:
+            own = [name for name in self.columns if name in found.columns]
+            found = found[own] if any(head_of(name, [self.head]) for name in own) else found
+        return columns_of(found, self.head)
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities of the head's classes."""

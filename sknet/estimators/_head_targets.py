@@ -33,8 +33,13 @@ from sknet.losses._wrappers import Averaged, Heads, mean_of, side_by_side, slice
 MOST_CLASSES = 1 << 24  # whose numbers float32 holds
 
 
-def as_heads(y: Any, names: Sequence[str], caller: str) -> tuple[dict[str, Any], str, dict[str, str]]:
-    """Return the targets of each head, what kind of container they were in, and the heads of its columns."""
+def as_heads(
+    y: Any, names: Sequence[str], caller: str, of_fit: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Return the targets of each head, what kind of container they were in, and the heads of its columns.
+
+    A head's columns are in the order that they had in the fit, given the heads of its columns.
+    """
     expects = f"{caller} has losses for the heads {list(names)}"
     if isinstance(y, Mapping) and not hasattr(y, "tocsr"):
         _check_names(list(y), names, f"{expects}, and y is a dict of {list(y)}")
@@ -46,13 +51,25 @@ def as_heads(y: Any, names: Sequence[str], caller: str) -> tuple[dict[str, Any],
         _check_names(found_names, names, f"{expects}, and y is a frame of {columns}")
         found = {}
         for name in names:
-            parts = [as_array(y[each]) for each in columns if of_column[each] == name]
+            own = in_order([each for each in columns if of_column[each] == name], name, of_fit)
+            parts = [as_array(y[each]) for each in own]
             found[name] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
         heads = {str(each): str(head) for each, head in of_column.items()}
         return found, "pandas" if hasattr(y, "iloc") else "polars", heads
     if len(names) > 1:
         raise ValueError(f"{expects}: y must be a dict of arrays or a frame with these names, got {shown(y)}")
     return {names[0]: y}, "array", {}
+
+
+def in_order(columns: list[Any], head: str, of_fit: Mapping[str, str] | None) -> list[Any]:
+    """Return the columns of a head as the fit had them; one may have the head's name."""
+    known = [column for column, name in (of_fit or {}).items() if name == head]
+    if len(known) < 2 or columns == [head]:
+        return columns
+    by_name = {str(each): each for each in columns}
+    if by_name.keys() != set(known):
+        raise ValueError(f"the head {head!r} was fitted with the columns {known}, got {list(by_name)}")
+    return [by_name[name] for name in known]
 
 
 def head_of(column: Any, names: Sequence[str]) -> str | None:
@@ -202,7 +219,7 @@ class HeadTargets(RealTargets):
     def read(self, y: Any, caller: str) -> Any:
         """Return targets as a table of numbers, NaN where one is missing."""
         columns = []
-        given = as_heads(y, list(self.heads), caller)[0]
+        given = as_heads(y, list(self.heads), caller, self.frame)[0]
         for name, targets in self.heads.items():
             known, gone = _without_missing(host_array(given[name], name), name)
             with naming_head(name):
@@ -405,9 +422,13 @@ class HeadTargets(RealTargets):
             return dict(found)
         columns: dict[str, Any] = {}
         taken = dict.fromkeys(self.heads, 0)
+        of_head = list(self.frame.values())
         for column, name in self.frame.items():
             part = found[name]
-            columns[column] = part if part.ndim == 1 else part[:, taken[name]]
+            if part.ndim == 1:  # of several columns that the loss alone reads there is one prediction
+                columns[column if of_head.count(name) == 1 else name] = part
+            else:
+                columns[column] = part[:, taken[name]]
             taken[name] += 1
         frame: Any = import_module(self.container).DataFrame
         return frame(columns, index=index) if self.container == "pandas" else frame(columns)

@@ -431,7 +431,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         """
         check_is_fitted(self)
         caller, targets = type(self).__name__, self._targets
-        given = as_heads(y, list(targets.heads), caller)[0]
+        given = as_heads(y, list(targets.heads), caller, targets.frame)[0]
         predicted = self._answered(with_lengths(X, lengths), "labels")
         weight = None if sample_weight is None else np.asarray(on_host(sample_weight), np.float64)
         found = {}

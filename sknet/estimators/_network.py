@@ -55,6 +55,7 @@ from sknet.estimators._targets import (
 )
 from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.losses import Loss
+from sknet.losses._wrappers import Heads
 from sknet.nn._module import hold_statistics, with_statistics
 
 ROWS = 5  # by which a loss is asked whether it takes outputs of a shape
@@ -272,13 +273,26 @@ def encode_targets(request: Request, rows: DataSet) -> tuple[DataSet, Loss]:
     loss = targets.trained(recipe.loss)
     loss.check_target(y, n_outputs=targets.n_outputs)
     weight = weights_of(request, rows.X, rows.labels, rows.sample_weight)
-    if weight is not None and weight.ndim == 2 and loss.columns_per_target > 1:
-        raise ValueError(
-            f"{recipe.loss!r} reads {loss.columns_per_target} columns of y as one target: none may be "
-            "missing, and weights are of rows"
-        )
+    if weight is not None and weight.ndim == 2:
+        _check_whole_targets(targets, loss, rows.labels, weight)
     weight = without_padding(targets, rows.X, y, weight, request.dtype(rows.X))
     return rows._replace(y=y, weight=weight), loss
+
+
+def _check_whole_targets(targets: Any, loss: Any, labels: Any, weight: Any) -> None:
+    """Raise a ValueError if weights differ, or some are missing, of columns of y that are one target."""
+    parts = {"y": (loss, weight, labels)}
+    if isinstance(loss, Heads):
+        weights = targets.weights(weight)
+        parts = {f"y[{k!r}]": (loss.heads[k], weights[k], targets.part(labels, k)) for k in loss.heads}
+    for name, (own, weights_of_own, part) in parts.items():
+        if own.columns_per_target > 1 and (
+            np.isnan(part).any() or (weights_of_own != weights_of_own[:, :1]).any()
+        ):
+            raise ValueError(
+                f"{own!r} reads {own.columns_per_target} columns of {name} as one target: none may be "
+                "missing, and weights are of rows"
+            )
 
 
 def _check_network(request: Request, loss: Loss) -> None:

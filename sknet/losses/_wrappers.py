@@ -467,8 +467,13 @@ class Heads(Loss):
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         each = []
         for loss, weight, z, y in self._each(output, target):
-            values = loss.values(z, y) if y.ndim == 1 else loss.of_targets(z, y)
-            each.append((ops.reshape(values, (-1, 1)) if values.ndim == 1 else values) * weight)
+            is_of_rows = y.ndim == 1 or loss.columns_per_target > 1
+            values = loss.values(z, y) if is_of_rows else loss.of_targets(z, y)
+            count = (
+                y.shape[1] if y.ndim > 1 and is_of_rows else 1
+            )  # of columns that are one target, each a share
+            column = ops.reshape(values / count, (-1, 1)) if values.ndim == 1 else values
+            each.extend([column * weight] * count)
         return ops.concat(each, axis=1)
 
     def _each(self, output: Tensor, target: Tensor) -> Iterator[tuple[Loss, float, Tensor, Tensor]]:

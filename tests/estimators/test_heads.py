@@ -304,6 +304,34 @@ def test_frames_come_back_as_frames():
     pd.testing.assert_frame_equal(net.freeze().predict(given), found)
 
 
+def test_columns_of_a_head_are_found_by_their_names():
+    frame = pd.DataFrame({"box__0": BOX[:, 0], "price": PRICE, "box__1": BOX[:, 1]})
+    losses = {"price": "squared_error", "box": "squared_error"}
+    net = MultiHeadNet(Trunk, losses, **SMALL).fit(X, frame)
+    turned, of_box = frame[["box__1", "box__0", "price"]], head_scorer("box", "neg_mean_absolute_error")
+    assert net.scores(X, turned) == net.scores(X, frame) == net.scores(X, {"box": BOX, "price": PRICE})
+    assert of_box(net, X, turned) == pytest.approx(of_box(net, X, frame))
+    again = clone(net).fit(X, frame)
+    for one, other in zip(
+        weights(net.partial_fit(X, turned)), weights(again.partial_fit(X, frame)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(
+        ValueError, match=r"fitted with the columns \['box__0', 'box__1'\], got \['box__0', 'box__y'\]"
+    ):
+        net.score(X, frame.rename(columns={"box__1": "box__y"}))
+
+
+def test_columns_that_are_one_target_have_one_prediction():
+    frame = pd.DataFrame({"life__time": np.exp(X[:, 0]), "kind": KIND, "life__seen": BINARY})
+    net = MultiHeadNet(Trunk, {"life": "cox", "kind": "log_loss"}, **SMALL).fit(X, frame)
+    found = net.predict(X)
+    assert list(found) == ["life", "kind"]
+    same = clone(net).fit(X, {"life": np.c_[np.exp(X[:, 0]), BINARY], "kind": KIND}).predict(X)
+    np.testing.assert_array_equal(found["life"], same["life"])
+    assert net.scores(X, frame[["life__seen", "life__time", "kind"]]) == net.scores(X, frame)
+
+
 def test_frames_of_polars():
     pl = pytest.importorskip("polars", reason="frames of polars")
     frame = pl.DataFrame({"kind": KIND, "price": PRICE})
@@ -510,8 +538,34 @@ def test_times_that_the_loss_alone_reads():
     scores = net.scores(X, y)
     assert scores["time"] == AFT("log_normal").score(times, net.predict(X)["time"])
     assert net.score(X, y) == pytest.approx((scores["time"] + scores["kind"]) / 2)
-    with pytest.raises(ValueError, match="one target: none may be missing"):
-        net.fit(X, {"time": times, "kind": np.where(BINARY, None, KIND.astype(object))})
+    gone = np.where(BINARY[:, np.newaxis], np.nan, times)
+    with pytest.raises(
+        ValueError, match=r"AFT\(distribution='log_normal'\) reads 2 columns of y\['time'\] as"
+    ):
+        net.fit(X, {"time": gone, "kind": KIND})
+    with pytest.raises(ValueError, match="and weights are of rows"):
+        net.fit(X, y, sample_weight=RNG.random((240, 3)))
+
+
+@pytest.mark.filterwarnings("ignore:Got `batch_size`")
+def test_times_beside_targets_that_are_missing():
+    times = np.c_[np.exp(X[:, 0]), BINARY]
+    losses = {"time": "cox", "kind": "log_loss"}
+    one = {**STEP, "batch_size": 240}
+    start = Apart(time=ready(1, 1), kind=ready(3, 2))
+    kind = np.where(BINARY, None, KIND.astype(object))
+    net = MultiHeadNet(start, losses, optimizer=SGD(lr=0.1), **one).fit(X, {"time": times, "kind": kind})
+    total = (2 * 240 + (BINARY == 0).sum()) / 3  # three columns of y
+    of_times = NetRegressor(ready(1, 1), loss="cox", optimizer=SGD(lr=0.1 * 240 / total), **one).fit(X, times)
+    np.testing.assert_allclose(net.predict(X)["time"], of_times.predict(X), rtol=1e-9)
+    weighted = MultiHeadNet(start, losses, class_weight={"kind": "balanced"}, lr=0.1, **one)
+    assert weighted.fit(X, {"time": times, "kind": kind}).scores(X, {"time": times, "kind": kind})["time"] > 0
+    ones = MultiHeadNet(start, losses, optimizer=SGD(lr=0.1), **one)
+    ones.fit(X, {"time": times, "kind": KIND}, sample_weight=np.ones((240, 3)))
+    plain = MultiHeadNet(start, losses, optimizer=SGD(lr=0.1), **one).fit(X, {"time": times, "kind": KIND})
+    np.testing.assert_allclose(ones.predict(X)["time"], plain.predict(X)["time"], rtol=1e-9)
+    with pytest.raises(TypeError, match=r"one for each column of y side by side, got a dict of \['time'\]"):
+        net.fit(X, {"time": times, "kind": KIND}, sample_weight={"time": np.ones(240)})
 
 
 def test_a_function_as_a_loss():
