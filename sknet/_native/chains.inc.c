@@ -97,7 +97,7 @@ static int64_t length_of(const int64_t *one) {
     case LOOP: return one[30] ? one[12] : 0;
     case MASK: return one[5];
     case MASK_POSITIVE: return one[6];
-    case UNIFORM: return one[3];
+    case DROPOUT: return one[3];
     case COPY:
     case CONVERT: return one[9] == 1 ? one[10] : 0;
     default: return 0;
@@ -108,7 +108,7 @@ static void carry_piece(const struct piece *piece) {
     const int64_t *one = at(piece->one), start = piece->start, count = piece->count;
     switch ((enum kind)one[0]) {
     case CHAIN: chain(one, start, count); break;
-    case UNIFORM: draw(one, start, count); break;
+    case DROPOUT: drop(one, start, count); break;
     case COPY:
     case CONVERT: move_part(one, piece->step, start, count); break;
     default: part(one, start, count);

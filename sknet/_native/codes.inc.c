@@ -20,7 +20,33 @@ static inline N(long_vector) N(load_long)(const T *x) {
 
 static inline void N(store_long)(T *out, N(long_vector) value) { memcpy(out, &value, sizeof value); }
 
+/* A product and a sum: rounded once where processors have an instruction for that, as BLAS does. */
+static inline T N(sum_with)(T a, T b, T c) {
+#ifdef FUSES
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+static inline N(long_vector) N(long_sum_with)(T a, N(long_vector) b, N(long_vector) c) {
+#if defined(FUSES) && defined(LONG_BYTES)
+    return (N(long_vector))_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)b, (__m512)c);
+#elif defined(FUSES)
+    return (N(long_vector))_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
 enum { N(most_vectors) = 4, N(most_columns) = N(most_vectors) * N(long_lanes), N(group) = 4 };
+
+/* Rows, or columns, that are summed together: as many as there are registers for. */
+#ifdef LONG_BYTES
+enum { N(rows) = 4 };
+#else
+enum { N(rows) = 2 };
+#endif
 
 /* Load and store a row of a tile, whose last vector may be a part of one. */
 static inline void N(load_row)(const T *x, int64_t width, N(long_vector) *out, const int vectors) {
@@ -89,29 +115,43 @@ static inline void N(add_blocks)(const struct coded *c, const T *codes, const T 
         for (int b = 0; b < n_blocks; b++) {
             const T *own = tables[b] + (is_steps + 1) * (int32_t)codes[2 * b] * columns, value = codes[2 * b + 1];
             for (int v = 0; v < vectors && is_steps; v++)
-                found[v] += N(load_long)(own + v * N(long_lanes)) + value * N(load_long)(own + (vectors + v) * N(long_lanes));
+                found[v] += N(long_sum_with)(value, N(load_long)(own + (vectors + v) * N(long_lanes)),
+                                             N(load_long)(own + v * N(long_lanes)));
             for (int v = 0; v < vectors && !is_steps; v++)
-                found[v] += value * N(load_long)(own + v * N(long_lanes));
+                found[v] = N(long_sum_with)(value, N(load_long)(own + v * N(long_lanes)), found[v]);
         }
         for (int v = 0; v < vectors; v++)
             N(store_long)(sums + v * N(long_lanes), found[v]);
     }
 }
 
-/* Add to a tile what columns give that are no bins. */
+/* Add to some rows of a tile what columns give that are no bins. */
+static inline void N(add_columns_to)(const struct coded *c, const T *codes, const T *weights, int n_blocks, T *sums,
+                                     const int vectors, const int rows) {
+    const int64_t columns = vectors * N(long_lanes), step = 2 * c->n_blocks;
+    N(long_vector) found[N(rows)][N(most_vectors)];
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++)
+            found[i][v] = N(load_long)(sums + i * columns + v * N(long_lanes));
+    for (int b = 0; b < n_blocks; b++)
+        for (int v = 0; v < vectors; v++) {
+            const N(long_vector) own = N(load_long)(weights + b * columns + v * N(long_lanes));
+            for (int i = 0; i < rows; i++)
+                found[i][v] = N(long_sum_with)(codes[i * step + 2 * b + 1], own, found[i][v]);
+        }
+    for (int i = 0; i < rows; i++)
+        for (int v = 0; v < vectors; v++)
+            N(store_long)(sums + i * columns + v * N(long_lanes), found[i][v]);
+}
+
 static inline void N(add_columns)(const struct coded *c, const T *codes, const T *weights, int n_blocks, T *sums,
                                   const int vectors) {
-    const int64_t columns = vectors * N(long_lanes);
-    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, sums += columns) {
-        N(long_vector) found[N(most_vectors)];
-        for (int v = 0; v < vectors; v++)
-            found[v] = N(load_long)(sums + v * N(long_lanes));
-        for (int b = 0; b < n_blocks; b++)
-            for (int v = 0; v < vectors; v++)
-                found[v] += codes[2 * b + 1] * N(load_long)(weights + b * columns + v * N(long_lanes));
-        for (int v = 0; v < vectors; v++)
-            N(store_long)(sums + v * N(long_lanes), found[v]);
-    }
+    const int64_t columns = vectors * N(long_lanes), step = 2 * c->n_blocks;
+    int64_t i = 0;
+    for (; i + N(rows) <= c->rows; i += N(rows))
+        N(add_columns_to)(c, codes + i * step, weights, n_blocks, sums + i * columns, vectors, N(rows));
+    for (; i < c->rows; i++)
+        N(add_columns_to)(c, codes + i * step, weights, n_blocks, sums + i * columns, vectors, 1);
 }
 
 /* Tell whether each bin is one of its block. */
@@ -217,9 +257,10 @@ static void N(coded_column)(const struct coded *c) {
         T sums[ROWS] = {0};
         pair = room;
         for (int64_t k = 0; k < c->n_blocks; k++) {
+            const int is_steps = blocks[2 * k] > 1 && blocks[2 * k + 1];
             for (int64_t r = 0; r < rows; r++) {
                 const T *code = codes + r * step + 2 * k, *own = pair + 2 * (int32_t)code[0];
-                sums[r] += own[0] + code[1] * own[1];
+                sums[r] = is_steps ? sums[r] + N(sum_with)(code[1], own[1], own[0]) : N(sum_with)(code[1], own[1], sums[r]);
             }
             pair += 2 * blocks[2 * k];
         }
@@ -270,7 +311,7 @@ static inline void N(sum_bins)(const T *g, const int32_t *order, const T *values
             const T *row = g + order[i] * columns, value = values[i];
             for (int v = 0; v < vectors; v++) {
                 const N(long_vector) x = N(load_long)(row + v * N(long_lanes));
-                products[v] += value * x;
+                products[v] = N(long_sum_with)(value, x, products[v]);
                 if (is_steps)
                     sums[v] += x;
             }
@@ -282,15 +323,19 @@ static inline void N(sum_bins)(const T *g, const int32_t *order, const T *values
     }
 }
 
-/* Write the sums of a tile of gradients times the values of a column that is no bin. */
-static inline void N(sum_column)(const struct coded *c, const T *g, const T *codes, T *out, int64_t width,
-                                 const int vectors) {
-    N(long_vector) sums[N(most_vectors)];
+/* Write the sums of a tile of gradients times the values of some columns that are no bins. */
+static inline void N(sum_columns)(const struct coded *c, const T *g, const T *codes, T *out, int64_t width,
+                                  const int vectors, const int n_columns) {
+    N(long_vector) sums[N(rows)][N(most_vectors)];
     memset(sums, 0, sizeof sums);
     for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, g += vectors * N(long_lanes))
-        for (int v = 0; v < vectors; v++)
-            sums[v] += codes[1] * N(load_long)(g + v * N(long_lanes));
-    N(store_row)(out, width, sums, vectors);
+        for (int v = 0; v < vectors; v++) {
+            const N(long_vector) x = N(load_long)(g + v * N(long_lanes));
+            for (int k = 0; k < n_columns; k++)
+                sums[k][v] = N(long_sum_with)(codes[2 * k + 1], x, sums[k][v]);
+        }
+    for (int k = 0; k < n_columns; k++)
+        N(store_row)(out + k * c->width, width, sums[k], vectors);
 }
 
 /* Write the gradients of the weights of a block from the sums of its bins. */
@@ -321,10 +366,14 @@ static inline void N(coded_gradient_tile)(const struct coded *c, int64_t first, 
     const int32_t *order = at(c->order), *ends = at(c->ends);
     T *g = at(c->room), *sums = g + c->rows * columns, *out = (T *)at(c->out) + first;
     N(pack)((const T *)at(c->given) + first, c->rows, c->width, width, g, vectors);
-    for (int64_t k = 0; k < c->n_blocks; k++, blocks += 2, codes += 2) {
+    for (int64_t k = 0, n; k < c->n_blocks; k += n, blocks += 2 * n, codes += 2 * n) {
         const int64_t bins = blocks[0], is_steps = blocks[1];
-        if (bins == 1) {
-            N(sum_column)(c, g, codes, out, width, vectors);
+        n = 1;
+        if (singles(blocks, c->n_blocks - k) >= N(rows)) {
+            N(sum_columns)(c, g, codes, out, width, vectors, N(rows));
+            n = N(rows);
+        } else if (bins == 1) {
+            N(sum_columns)(c, g, codes, out, width, vectors, 1);
         } else {
             if (is_steps)
                 N(sum_bins)(g, order, values, ends, bins, sums, vectors, 1);
@@ -333,7 +382,7 @@ static inline void N(coded_gradient_tile)(const struct coded *c, int64_t first, 
             N(write_bins)(c, sums, bins, is_steps != 0, out, width, vectors);
             order += c->rows, values += c->rows, ends += bins;
         }
-        out += bins * c->width;
+        out += n * bins * c->width; /* of several, each has one */
     }
 }
 
@@ -352,7 +401,7 @@ static void N(coded_gradient_column)(const struct coded *c) {
         for (int64_t k = 0; k < c->n_blocks; k++) {
             T *own = sums + 2 * (int32_t)codes[2 * k];
             own[0] += g;
-            own[1] += codes[2 * k + 1] * g;
+            own[1] = N(sum_with)(codes[2 * k + 1], g, own[1]);
             sums += 2 * blocks[2 * k];
         }
     }

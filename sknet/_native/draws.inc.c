@@ -19,17 +19,28 @@ static inline void philox(uint64_t x[4], uint64_t key0, uint64_t key1) {
     }
 }
 
-/* Draw some numbers, from one on that is a multiple of 8. */
-static void draw(const int64_t *one, int64_t from, int64_t count) {
-    float *out = at(one[2]);
-    const int64_t end = from + count, counter = *(const int64_t *)at(one[7]);
-    for (int64_t start = from; start < end; start += 8) {
-        uint64_t x[4] = {(uint64_t)start / 8 + 1, 0, (uint64_t)one[6], (uint64_t)counter};
-        const int64_t n = least(8, end - start);
+/* Draw 16 bits for each element, from one on that is a multiple of 16. */
+static void draw(const int64_t *one, int64_t from, int64_t count, uint16_t *out) {
+    const uint64_t counter = (uint64_t) * (const int64_t *)at(one[7]);
+    for (int64_t i = 0; i < count; i += 16) {
+        uint64_t x[4] = {(uint64_t)(from + i) / 16 + 1, 0, (uint64_t)one[6], counter};
         philox(x, (uint64_t)one[4], (uint64_t)one[5]);
-        for (int64_t i = 0; i < n; i++) {
-            const uint32_t half = (uint32_t)(i & 1 ? x[i >> 1] >> 32 : x[i >> 1]);
-            out[start + i] = (float)(half >> 8) * (1.0f / 16777216.0f);
-        }
+        for (int k = 0; k < 16; k++)
+            out[i + k] = (uint16_t)(x[k / 4] >> 16 * (k % 4));
+    }
+}
+
+/* Write a number where draws are at least a limit, and zeros elsewhere, from an element on that is a multiple of 16. */
+static void drop(const int64_t *one, int64_t from, int64_t count) {
+    enum { DRAWN = 256 };
+    uint16_t drawn[DRAWN];
+    const int32_t limit = (int32_t)one[8];
+    for (int64_t start = from, n; start < from + count; start += n) {
+        n = least(DRAWN, from + count - start);
+        draw(one, start, n, drawn);
+        if (one[1] == 4)
+            keep_float(drawn, limit, at(one[9]), (float *)at(one[2]) + start, n);
+        else
+            keep_double(drawn, limit, at(one[9]), (double *)at(one[2]) + start, n);
     }
 }

@@ -1,5 +1,5 @@
 /* All kernels, for the set of instructions that the including file has chosen: KERNELS is what they are called, and
- * VECTOR_BYTES how long vectors are, if a compiler has any. */
+ * VECTOR_BYTES how long vectors are, if a compiler has any; with FUSES, products are summed with one rounding. */
 
 #define T float
 #include "vectors.inc.c"
@@ -21,7 +21,6 @@
 #undef T
 
 #include "moves.inc.c"
-#include "draws.inc.c"
 #include "erfc.inc.c"
 #include "norms.inc.c"
 #include "rows.inc.c"

@@ -30,6 +30,7 @@ _Static_assert(sizeof(void *) == sizeof(int64_t), "instructions hold addresses a
 /* Compilers that know the levels of x86-64 by name, whose kernels are in files of their own. */
 #if defined(__x86_64__) && !defined(_MSC_VER) && (defined(__clang__) ? __clang_major__ >= 16 : __GNUC__ >= 12)
 #define SKNET_HAS_LEVELS
+#include <immintrin.h>
 #endif
 
 #define JOINED_(name, type) name##_##type
@@ -51,11 +52,11 @@ extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { LAYOUT = 3, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
+enum { LAYOUT = 4, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
-    FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, UNIFORM, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
+    FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, DROPOUT, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
     STANDARDIZE, CODED, PRODUCT,
 };
 

@@ -64,6 +64,13 @@ static void N(mask_positive)(const T *x, const W *given, uint8_t *keep, W *out, 
     }
 }
 
+static void N(keep)(const uint16_t *drawn, int32_t limit, const T *scale, T *out, int64_t count) {
+    const T kept = *scale;
+    INDEPENDENT
+    for (int64_t i = 0; i < count; i++)
+        out[i] = drawn[i] >= limit ? kept : 0;
+}
+
 static void N(add_at_rows)(int64_t target, int64_t length, int64_t rows, int64_t values, int64_t count) {
     const int64_t *where = at(rows);
     const T *x = at(values);

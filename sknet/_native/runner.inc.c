@@ -17,6 +17,8 @@ static inline double root_double(double x) { return sqrt(x); }
 #undef T
 #undef W
 
+#include "draws.inc.c"
+
 typedef void (*blas_function)(void *, void *, void *, void *, void *, void *);
 typedef int64_t (*host_function)(int64_t);
 
@@ -155,7 +157,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case NOTHING: return 1;
     case ADD_ROW_RELU: add_row_relu(one); return 1;
     case MASK_POSITIVE: mask_positive(one); return 1;
-    case UNIFORM: draw(one, 0, one[3]); return 1;
+    case DROPOUT: drop(one, 0, one[3]); return 1;
     case CHAIN: chain(one, 0, one[2]); return 1;
     case MOMENTS:
     case SQUARES:

@@ -14,6 +14,7 @@
 #define KERNELS sknet_v3
 #define NAME "x86-64-v3"
 #define VECTOR_BYTES 32
+#define FUSES
 #include "kernels.inc.c"
 
 #ifdef __clang__

@@ -14,6 +14,7 @@
 #define KERNELS sknet_v4
 #define NAME "x86-64-v4"
 #define VECTOR_BYTES 32
+#define FUSES
 #define LONG_BYTES 64 /* of codes */
 #include "kernels.inc.c"
 

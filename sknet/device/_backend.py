@@ -820,16 +820,14 @@ def philox_uniform(
     dtype: DTypeLike,
     out: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Draw uniform numbers in [0, 1) that depend only on the arguments.
+    """Draw multiples of 2**-16 in [0, 1) that depend only on the arguments.
 
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
-    the counter (block, 0, site, step): a resumed or repeated step draws the same numbers.
+    the counter (block, 0, site, step): a repeated step draws the same. Dropping needs no more bits.
     """
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
-    kind: Any = np.dtype(dtype)
-    draws: np.ndarray[Any, Any]
-    if out is None:
-        draws = np.random.Generator(bits).random(math.prod(shape), dtype=kind)
-        return draws.reshape(shape)
-    np.random.Generator(bits).random(dtype=kind, out=out)
-    return out
+    count, kind = math.prod(shape), np.dtype(dtype)
+    words: Any = bits.random_raw(-(-count // 4)).astype("<u8", copy=False).view("<u2")
+    words = words[:count].reshape(shape)
+    draws: np.ndarray[Any, Any] = np.multiply(words, 2.0**-16, out=out, dtype=kind)
+    return draws

@@ -79,13 +79,17 @@ def _put_along(g, where, length, axis):
 
 def _dropout_reference(like, step, *, shape, p, key, site, dtype):
     raw = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
-    uniform = np.random.Generator(raw).random(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    uniform = _of_16_bits(raw, shape)
     return np.where(uniform >= p, 1 / (1 - p), 0.0).astype(dtype)
 
 
 def _draws_reference(like, step, *, shape, key, site, dtype):
     raw = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
-    return np.random.Generator(raw).random(int(np.prod(shape)), dtype=np.float32).reshape(shape).astype(dtype)
+    return _of_16_bits(raw, shape).astype(dtype)
+
+
+def _of_16_bits(raw, shape):
+    return (np.random.Generator(raw).integers(0, 2**16, shape, np.uint16) / 2**16).astype(np.float32)
 
 
 def _record(name: str):

@@ -193,11 +193,11 @@ MOST_BLOCKS = 4096  # several per multiprocessor of any GPU; beyond that, a thre
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 
 PHILOX = """\
-// Number i of the stream that numpy.random.Philox starts at (0, 0, site, step), uniform in [0, 1).
+// 16 bits, number i of those that numpy.random.Philox has from (0, 0, site, step) on, as a number in [0, 1).
 __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned long long key1,
                          unsigned long long site, unsigned long long step)
 {
-    unsigned long long a = i / 8 + 1, b = 0, c = site, d = step;
+    unsigned long long a = i / 16 + 1, b = 0, c = site, d = step;
     for (int n = 0; n < 10; n++) {
         const unsigned long long low0 = 0xD2E7470EE14C6C93ULL * a, low1 = 0xCA5A826395121157ULL * c;
         const unsigned long long high0 = __umul64hi(0xD2E7470EE14C6C93ULL, a);
@@ -209,9 +209,9 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
         key0 += 0x9E3779B97F4A7C15ULL;
         key1 += 0xBB67AE8584CAA73BULL;
     }
-    const int word = i % 8 / 2;
+    const int word = i % 16 / 4;
     const unsigned long long bits = word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
-    return (float)((unsigned int)(i % 2 ? bits >> 32 : bits) >> 8) * (1.0f / 16777216.0f);
+    return (float)(bits >> 16 * (i % 4) & 0xFFFF) * (1.0f / 65536.0f);
 }
 """
 

@@ -115,7 +115,7 @@ def _numbered(names: str) -> SimpleNamespace:  # enumerations take a process a m
 # The first field; the others follow, in this order. `b` is the number of the step in a run.
 Kind = _numbered(
     "LOOP BLAS SPREAD COPY CONVERT MASK REPLACE FILL PUT ADD_ROWS ADD_MULTIPLE BOUNDS TABLE HOST "
-    "FINITE COUNTER NOTHING ADD_ROW_RELU MASK_POSITIVE UNIFORM CHAIN MOMENTS SQUARES QUOTIENTS "
+    "FINITE COUNTER NOTHING ADD_ROW_RELU MASK_POSITIVE DROPOUT CHAIN MOMENTS SQUARES QUOTIENTS "
     "STANDARDIZE CODED PRODUCT"
 )
 

@@ -34,7 +34,7 @@ from sknet.compile.native._instructions import (
     padded,
     strides_over,
 )
-from sknet.compile.numpy import add_multiple, check_indices, fill_uniform, write_largest
+from sknet.compile.numpy import add_multiple, check_indices, fill_mask, write_largest
 from sknet.ops._codes import coded_forward
 
 SPREADS: dict[Any, int] = {
@@ -510,13 +510,14 @@ def coded(tape: Tape, call: Call) -> bool:
 # -- random numbers -----------------------------------------------------------------------------
 
 
-def uniform(tape: Tape, call: Call) -> bool:
-    key, site, shape = call.function.args
-    step, out = call.args
-    if not is_plain(out) or out.dtype != np.float32 or out.shape != shape or step.dtype != np.int64:
+def dropped(tape: Tape, call: Call) -> bool:
+    (key, site, shape), limit, scale = call.function.args
+    step, _, _, out = call.args
+    if not is_plain(out) or out.dtype.char not in "fd" or out.shape != shape or step.dtype != np.int64:
         return False
     halves = np.array(key, np.uint64).view(np.int64).tolist()
-    tape.add(Kind.UNIFORM, 0, tape.address(out), out.size, *halves, site, tape.address(step))
+    drawn = out.itemsize, tape.address(out), out.size, *halves, site, tape.address(step)
+    tape.add(Kind.DROPOUT, *drawn, math.ceil(limit * 2.0**16), tape.number(scale, out.dtype))
     return True
 
 
@@ -560,7 +561,7 @@ def _silenced(tape: Tape, call: Call) -> bool:
 
 @cache
 def _of_partials() -> dict[Any, Rule]:
-    return {fill_uniform: uniform, coded_forward: coded}
+    return {fill_mask: dropped, coded_forward: coded}
 
 
 @cache

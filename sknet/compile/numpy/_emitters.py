@@ -250,18 +250,18 @@ def _dropout_mask(w: Writer, equation: Equation) -> None:
     step, out = w.operands(equation)[1], w.name(equation.output)
     draws, keep = w.scratch(equation), w.scratch(equation, 1)
     key, site, shape, p = (equation.params[name] for name in ("key", "site", "shape", "p"))
-    uniform = w.partial(partial(fill_uniform, key, site, shape), "uniform")
-    limit = w.constant(p, np.float32)
-    scale = w.constant(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)
-    w.call(uniform, step, draws)
-    w.call(np.greater_equal, draws, limit, keep)
-    w.call(np.copyto, out, keep)
-    w.call(np.multiply, out, scale, out)
+    scale = np.array(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)[()]
+    mask = w.partial(partial(fill_mask, (key, site, shape), np.float32(p), scale), "mask")
+    w.call(mask, step, draws, keep, out)
 
 
-def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
-    """Fill a float32 array with the draws of a step."""
-    philox_uniform(key, step, site, shape, np.float32, out)
+def fill_mask(of: Any, limit: Any, scale: Any, step: Any, draws: Any, keep: Any, out: np.ndarray) -> None:
+    """Fill an array with `scale` where draws of a stream are at least `limit`, elsewhere with zeros."""
+    key, site, shape = of
+    philox_uniform(key, step, site, shape, np.float32, draws)
+    np.greater_equal(draws, limit, keep)
+    np.copyto(out, keep)
+    np.multiply(out, scale, out)
 
 
 # -- softmax and its kin, bit for bit like their forwards -------------------------------------

@@ -24,7 +24,8 @@ TARGET = X[:, :2] ** 2
 @nn.init.version(1)  # no bias is zero: a difference from it has a scale
 def model_for(loss="log_loss", **params):
     n_outputs = 3 if isinstance(loss, LogLoss) or loss == "log_loss" else 2
-    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, n_outputs))
+    first = nn.Linear(4, 8, bias=False)  # before a norm it would have the gradients of rounding errors
+    net = nn.Sequential(first, nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, n_outputs))
     return Model(net, loss, **{"dtype": "float64", "random_state": 0} | params)
 
 

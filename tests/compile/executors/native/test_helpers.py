@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sknet import config_context, no_grad, ops
-from sknet.compile.numpy import fill_uniform
+from sknet.compile.numpy import fill_mask
 from tests.compile.executors.native.running import Instructions, calling
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -225,6 +225,7 @@ def long_instructions(n):
     flags, drawn = np.zeros(n, bool), np.zeros(n, np.float32)
     outs = [np.zeros(n, np.float32) for _ in range(4)]
     words = g.view(np.int32), flags, outs[3].view(np.int32)
+    of_mask, room = (np.float32(0.3), np.float32(1 / 0.7)), (np.zeros(n, np.float32), np.zeros(n, bool))
     calls = [
         calling(np.exp, x, outs[0]),
         calling(np.greater, x, np.zeros((), np.float32), flags),
@@ -232,7 +233,7 @@ def long_instructions(n):
         calling(np.add, x, g, outs[2]),
         calling(np.multiply, outs[2], x, outs[2]),
         calling(np.multiply, *words),
-        calling(partial(fill_uniform, (3, 4), 5, (n,)), np.array(6), drawn),
+        calling(partial(fill_mask, ((3, 4), 5, (n,)), *of_mask), np.array(6), *room, drawn),
     ]
     instructions = Instructions(calls)
     for call in calls:

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import blas
 from scipy.sparse import _sparsetools
 
-from sknet.compile.numpy import add_multiple, check_indices, fill_uniform
+from sknet.compile.numpy import add_multiple, check_indices, fill_mask
 from sknet.device import philox_uniform
 from tests.compile.executors.native.running import Instructions, calling, is_translated
 
@@ -223,12 +223,17 @@ def test_an_index_out_of_bounds_ends_the_run(dtype):
         assert Instructions([calling(check_indices, given, length)]).run() == is_fine
 
 
-def test_draws():
-    for shape in [(1,), (7,), (8,), (5, 9)]:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [0.0, 2.0**-16, 0.1, 0.5, 1 - 2.0**-17, 1.0])
+def test_masks_of_dropout(p, dtype):
+    limit, scale = np.float32(p), dtype(1 / (1 - p) if p < 1 else 0)
+    for shape in [(1,), (7,), (16,), (5, 9), (3, 100)]:
         for key, site, step in [((1, 2), 0, 0), ((2**63 - 1, 2**64 - 1), 3, 2**40), ((0, 0), 1, 7)]:
-            found, counter = np.empty(shape, np.float32), np.array(step)
-            assert run(calling(partial(fill_uniform, key, site, shape), counter, found)) == ["UNIFORM"]
-            np.testing.assert_array_equal(found, philox_uniform(key, step, site, shape, np.float32))
+            found, drawn, flags = np.empty(shape, dtype), np.empty(shape, np.float32), np.empty(shape, bool)
+            function = partial(fill_mask, (key, site, shape), limit, scale)
+            assert run(calling(function, np.array(step), drawn, flags, found)) == ["DROPOUT"]
+            drawn = philox_uniform(key, step, site, shape, np.float32)
+            np.testing.assert_array_equal(found, np.where(drawn >= limit, scale, dtype(0)))
 
 
 NOT_ALIKE = {
