@@ -226,6 +226,12 @@ def _is_float(value: Any) -> bool:
     return WHOLE.is_satisfied_by(value) if isinstance(value, Integral) else isinstance(value, Real)
 
 
+def _is_level(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return all(part is None or _is_level(part) for part in value)
+    return isinstance(value, (*SCALARS, range, types.EllipsisType))
+
+
 def _is_slice(value: Any) -> bool:
     if not isinstance(value, slice):
         return False
@@ -236,7 +242,7 @@ def _is_slice(value: Any) -> bool:
 SCALARS = (bool, numbers.Number, str, bytes, np.generic, datetime.date, datetime.time, datetime.timedelta)
 ANYTHING = _Check("any value", lambda value: True)
 ABSENT = _Check("absent", lambda value: False)  # among the alternatives of a field that may be missing
-LEVEL = _Check("a level", lambda value: isinstance(value, SCALARS))
+LEVEL = _Check("a level", _is_level)
 WHOLE = Number(Integral, -(2**63), 2**64)
 SLICE = _Check("a slice of int", _is_slice)
 TYPES: dict[Any, Any] = {

@@ -37,7 +37,7 @@ def is_collection(x: Any) -> bool:
 
 
 def length_of(row: Any) -> int | None:  # None for a single value, such as a text
-    is_single = isinstance(row, TEXTS) or not hasattr(row, "__len__") or getattr(row, "ndim", 1) == 0
+    is_single = isinstance(row, (*TEXTS, type)) or not hasattr(row, "__len__") or getattr(row, "ndim", 1) == 0
     return None if is_single else len(row)
 
 

@@ -51,7 +51,7 @@ CASES = {
     "frozenset": (frozenset[int], (frozenset({1}),), ({1}, frozenset({"a"}))),
     "dict": (dict[str, float], ({}, {"a": 1.0}), ({1: 1.0}, {"a": "b"}, [("a", 1.0)])),
     "mapping": (Mapping[str, Any], ({"a": []},), ({1: []}, None)),
-    "items": (Items(LEVEL, [COUNT, None]), ({1.5: 0, "a": None},), ({(): 1}, {"a": -1})),
+    "items": (Items(LEVEL, [COUNT, None]), ({1.5: 0, "a": None},), ({print: 1}, {"a": -1})),
     "callable": (Callable[[Any], Any], (len, nn.ReLU()), ("len", None)),
     "number": (Number(Integral, 0, 624), (0, 624), (-1, 625, True, 1.0, 2**28, np.timedelta64(1))),
     "finite": (FINITE, (0, -1e300), (np.inf, np.nan, "0", 10**400)),

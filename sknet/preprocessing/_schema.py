@@ -527,7 +527,7 @@ def _numbered(column: Column, name: str) -> Feature | None:
     values = column.known_numbers()
     if values is None or len(values) < MANY:
         return None
-    low, high = values.min(), values.max()
+    low, high = float(values.min()), float(values.max())  # half precision has no number of seconds
     has_name = ID.search(name) is not None
     unit = None if has_name else _unit_of_times(values, low, high, column.label)
     if unit is not None:

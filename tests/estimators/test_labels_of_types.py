@@ -46,7 +46,14 @@ def test_labels_of_one_type_in_an_array_of_objects():
 
 
 @pytest.mark.parametrize(
-    ("labels", "kind"), [([0, 1], "int"), ([False, True], "bool"), ([0.0, 1.0], "float"), ([1j, 2j], "str")]
+    ("labels", "kind"),
+    [
+        ([0, 1], "int"),
+        ([False, True], "bool"),
+        ([0.0, 1.0], "float"),
+        ([1j, 2j], "str"),
+        ([int, float], "str"),
+    ],
 )
 def test_labels_of_another_type_in_an_array_of_objects(labels, kind):
     with pytest.raises(

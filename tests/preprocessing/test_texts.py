@@ -271,6 +271,13 @@ def test_numbers_that_are_not_all_days_stay_numbers():
         assert found.shape == (N, 1)
 
 
+def test_half_precision_is_no_time():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, _ = encoded(pd.Series(np.linspace(-1, 1, N), dtype="float16"))
+    assert found.shape == (N, 1)
+
+
 WRITTEN = {
     "dollars": (lambda x: f"${x:,.2f}", "numbers in texts"),
     "euros": (lambda x: f"{x:,.2f} €".translate({ord(","): ".", ord("."): ","}), "a decimal comma"),
