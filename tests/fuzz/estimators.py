@@ -278,8 +278,8 @@ def check(estimator: Any) -> None:
             continue
         together = _asked(estimator, method, five)
         single = np.concatenate([_asked(estimator, method, network.rows([i])) for i in range(5)])
-        close(single, together, f"{method} of single rows")
-        close(_asked(frozen, method, five), together, f"{method} of a frozen predictor")
+        close(single, together, f"{method} of single rows", estimator)
+        close(_asked(frozen, method, five), together, f"{method} of a frozen predictor", estimator)
     model = estimator.model_
     if not is_net and not isinstance(estimator.optimizer, EMA):  # which predicts with averages
         module = model.module
@@ -292,9 +292,8 @@ def check(estimator: Any) -> None:
         if isinstance(estimator, MLPRegressor):
             found = model.loss_function.predict(found)
         if not isinstance(estimator.loss, Ordinal):
-            close(
-                _decided(estimator, X[:5]), found.numpy().reshape(_decided(estimator, X[:5]).shape), "module"
-            )
+            decided = _decided(estimator, X[:5])
+            close(decided, found.numpy().reshape(decided.shape), "module", estimator)
         first, last = module[0].weight.numpy() / scale[:, np.newaxis], module[-1].weight.numpy()
         for shown, weight in ((estimator.coefs_[0], first), (estimator.coefs_[-1], last)):
             np.testing.assert_array_equal(shown, weight, err_msg="coefs_")
@@ -316,12 +315,12 @@ def _decided(estimator: Any, rows: Any) -> Any:
     )
 
 
-def close(a: Any, b: Any, what: str) -> None:
-    """Assert that two results are equal to rounding."""
+def close(a: Any, b: Any, what: str, estimator: Any) -> None:
+    """Assert that two results are equal to rounding in the dtype of an estimator's network."""
     if np.asarray(a).dtype.kind not in "fc":
         np.testing.assert_array_equal(a, b, err_msg=what)
         return
-    tolerance = 1e-3 if np.asarray(a).dtype == np.float32 else 1e-7
+    tolerance = 1e-3 if estimator.model_.dtype == np.float32 else 1e-7
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
@@ -374,7 +373,7 @@ def mismatch(seed: int) -> str | None:
                 eager.model_.compile = False
                 for each in (compiled, eager):
                     check(each)
-                close(_decided(compiled, inputs), _decided(eager, inputs), "twins")
+                close(_decided(compiled, inputs), _decided(eager, inputs), "twins", compiled)
     except Exception as error:
         said = f"case {seed}: {type(error).__name__}: {str(error)[:500]}"
         return "\n    ".join([said, repr(made()), " ".join(done)])
