@@ -1,8 +1,6 @@
 """Errors name the argument that is not of its annotation's type; nothing else changes."""
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,106 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import sknet
 from sknet import autograd, engine, losses, nn, onnx, ops
-from sknet._arguments import checked, named_errors
-from sknet.exceptions import ShapeError
-
-
-class Hostile:
-    """An object that cannot be shown."""
-
-    def __repr__(self):
-        raise RuntimeError("no representation")
-
-
-def failing(error):
-    @named_errors
-    def called(
-        x: Any,
-        n: int = 0,
-        is_on: bool = False,
-        sizes: int | Sequence[int] = 1,
-        table: Mapping[str, Any] | None = None,
-        function: Callable[..., Any] | None = None,
-    ) -> None:
-        raise error
-
-    return called
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("n", 0.5, "must be an integer, got 0.5"),
-        ("n", 10**400, "must be an integer, got an int of 1329 bits"),
-        ("n", Hostile(), "must be an integer, got an object of .*Hostile, whose representation raises"),
-        ("is_on", "yes", "must be True or False, got 'yes'"),
-        ("is_on", np.zeros(2), "must be True or False"),
-        ("sizes", "ab", "must be an integer or a sequence whose items are an integer, got 'ab'"),
-        ("sizes", [1, None], "must be an integer or a sequence"),
-        ("table", {0: 1}, "must be a mapping or None"),
-        ("function", 3, "must be a callable or None, got 3"),
-        ("x", 10**400, "must be a number of at most 64 bits"),
-    ],
-)
-def test_a_wrong_argument_is_named(name, value, expected):
-    call = failing(TypeError("raw"))
-    with pytest.raises((TypeError, ValueError), match=f"called: {name} {expected}") as caught:
-        call(**{"x": 1.0, name: value})
-    assert str(caught.value.__cause__) == "raw"
-
-
-@pytest.mark.parametrize("error", [TypeError("own words"), ShapeError("own words"), LookupError("a user's")])
-def test_other_errors_pass_as_they_are(error):
-    with pytest.raises(type(error)) as caught:
-        failing(error)(1.0, np.int8(2), np.True_, (3, np.int64(4)), {"a": 1}, len)
-    assert caught.value is error
-
-
-def test_errors_of_the_package_pass_whatever_the_arguments():
-    with pytest.raises(ShapeError, match="own words"):
-        failing(ShapeError("own words"))(1.0, n="a")
-
-
-def test_a_raw_error_of_a_computation_names_all_arguments():
-    with pytest.raises(ValueError, match=r"cannot be computed with x=1\.0, n=3: ZeroDivisionError: by"):
-        failing(ZeroDivisionError("by"))(1.0, 3)
-
-
-def test_a_long_message_is_shortened():
-    with pytest.raises(ValueError, match=r"^x+\.\.\.x+$") as caught:
-        failing(ValueError("x" * 10**6))(1.0)
-    assert len(str(caught.value)) < 3000
-
-
-def test_a_long_message_about_an_argument_of_a_wrong_type_is_replaced():
-    long = ValueError("n must be an int, got " + "x" * 10**6)
-    with pytest.raises(TypeError, match=r"^called: n must be an integer, got 'xxx") as caught:
-        failing(long)(1.0, n="x" * 10**6)
-    assert len(str(caught.value)) < 3000
-
-
-class Endless:
-    def __repr__(self):
-        return repr([self])
-
-
-def test_an_endless_representation_is_told_apart_from_an_endless_computation():
-    with pytest.raises(ValueError, match=r"called: x cannot be read, got an object of .*Endless"):
-        failing(RecursionError("maximum recursion depth exceeded"))(Endless())
-
-
-def test_checked_functions_refuse_before_the_call():
-    called = []
-
-    @checked
-    def count(n: int) -> None:
-        called.append(n)
-
-    count(np.int64(3))
-    with pytest.raises(TypeError, match="count: n must be an integer, got 'a'"):
-        count("a")
-    assert called == [3]
-
 
 CIRCULAR: list = []
 CIRCULAR.append(CIRCULAR)

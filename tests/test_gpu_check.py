@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from sknet.compile.cuda import _splits
 from sknet.device import Device
-from sknet.engine import _runners
 from tests.devices import fake
 from tests.project import ROOT
 from tools.gpu_check import (
@@ -96,8 +94,8 @@ def test_a_fit_that_raises_names_the_line_in_sknet(monkeypatch):
     assert failure["line"] > 0
 
 
-def test_streams(monkeypatch):
-    monkeypatch.setattr(_runners, "SECONDS", 1e3)  # however slow the machine is
+def test_streams(limits):
+    limits("seconds of a block of steps", 1e3)  # however slow the machine is
     found = _streams.streams(Fake())
     assert not found.failures
     assert found.figures["a stream of the user's own"] == "skipped: devices of kind 'fake' have no streams"
@@ -205,13 +203,12 @@ def test_pytorchs_precision_is_that_of_the_fit():
 
 
 def test_errors_of_three_products_are_compared_with_those_of_one(monkeypatch):
-    monkeypatch.setattr(_splits, "LEAST_PRODUCTS", 1)
-    found = _errors.errors(Fake(), [(40, 200, 50)], [1.0, 1e-25])
+    found = _errors.errors(Fake(), [(256, 300, 256)], [1.0, 1e-25])
     assert not found.failures
     for row in found.figures.values():
         assert 100 * row["float32"] < row["tf32"]
     monkeypatch.setattr(_errors, "MOST", 1e-3)
-    [failure] = _errors.errors(Fake(), [(40, 200, 50)], [1.0]).failures
+    [failure] = _errors.errors(Fake(), [(256, 300, 256)], [1.0]).failures
     assert failure["error"].startswith("the error of tf32x3 is ")
 
 

@@ -1,8 +1,10 @@
 """Errors for names from other libraries, and for misspelt ones, suggest the right name."""
 
+import difflib
 import inspect
 import pickle
 import re
+import sys
 
 import pytest
 
@@ -10,17 +12,13 @@ import sknet
 import sknet.losses
 import sknet.ops
 import sknet.optim
-from sknet import _hints, callbacks, neural_network, nn, optim
-from sknet._hints import advice_for, hints, module_getattr, parameter_hint, suggestion, tables
-from sknet._params import ParameterObject
+from sknet import callbacks, neural_network, nn, optim
 from sknet.callbacks import Callback
-from sknet.estimators._net import NetOptions
-from sknet.estimators._options import NamedOptions
-from sknet.losses import Huber, LogLoss, Loss, Quantile
+from sknet.losses import Huber, LogLoss, Quantile
 from sknet.nn import init
-from sknet.optim import EMA, LBFGS, SGD, Adam, Lookahead, Muon, Optimizer, RMSprop, schedules
+from sknet.optim import EMA, LBFGS, SGD, Adam, Lookahead, Muon, RMSprop, schedules
 from sknet.optim.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
-from sknet.tabular._base import BaseTabular
+from tests.project import hint_tables, hints
 
 ESTIMATORS = (
     sknet.MLPClassifier,
@@ -33,8 +31,16 @@ CLASSES = [
     found
     for module in MODULES
     for found in (getattr(module, name) for name in module.__all__)
-    if isinstance(found, type) and issubclass(found, ParameterObject)
+    if isinstance(found, type) and hasattr(found, "_get_param_names")
 ]
+
+
+def advice_for(cls):
+    """Return what the tables of a class and its family say, by the names of parameters that it lacks."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        found |= hints(f"class {base.__name__}")
+    return {name: text.format(cls.__name__) for name, text in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -99,9 +105,12 @@ def test_an_optimizer_is_not_given_the_parameters():
 
 
 def test_the_errors_of_a_constructor_itself_stay():
-    class Picky(ParameterObject):
+    class Picky(Schedule):
         def __init__(self, size):
             self.size = len(size)
+
+        def __call__(self, progress):
+            return 0.1
 
     with pytest.raises(TypeError, match="has no len"):
         Picky(size=3)
@@ -117,23 +126,11 @@ def test_the_table_names_what_exists():
     ours = {name for cls in CLASSES for name in cls._get_param_names()}
     renamed = hints("class parameters").values()
     assert {new for names in renamed for new in re.split(", | and ", names)} <= ours
-    bases = (
-        Optimizer,
-        Schedule,
-        Loss,
-        optim.Combinator,
-        NamedOptions,
-        NetOptions,
-        Callback,
-        BaseTabular,
-        sknet.Model,
-        neural_network.MLPClassifier.__mro__[1],
-    )
-    families = {base.__name__ for base in bases}
-    assert {name for name in tables() if name.startswith("class ")} == {
-        "class parameters",
-        *(f"class {name}" for name in families),
-    }
+    kinds = [*CLASSES, *ESTIMATORS, sknet.MLPClassifier, sknet.NetClassifier, sknet.TabularClassifier]
+    bases = {base.__name__ for kind in (*kinds, Callback, sknet.Model) for base in kind.__mro__}
+    families = {name.removeprefix("class ") for name in hint_tables() if name.startswith("class ")}
+    assert families - {"parameters"} <= bases
+    assert len(families) == 11
     public = {name for module in (sknet, *MODULES) for name in module.__all__}
     for cls in (Adam, Cosine, LogLoss, EMA, *ESTIMATORS):
         for text in advice_for(cls).values():
@@ -382,25 +379,38 @@ def test_properties_keep_their_own_errors():
         sknet.MLPClassifier().coefs_  # noqa: B018
 
 
-def test_a_search_for_an_attribute_computes_no_hint(monkeypatch):
-    monkeypatch.setattr(_hints, "suggestion", None)
-    monkeypatch.setattr(_hints, "hints", None)
-    assert not hasattr(sknet, "no_such_name")
-    assert not hasattr(sknet.MLPClassifier(), "no_such_name")
+def calls_of(function):
+    """Return how many functions of Python a call runs that look for similar names."""
+    count = 0
+
+    def watch(frame, event, arg):
+        nonlocal count
+        count += event == "call" and frame.f_code.co_filename == difflib.__file__
+
+    sys.setprofile(watch)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
-def test_suggestion():
-    assert suggestion("view", ["reshape"], {"view": "use x.reshape(...)"}) == ": use x.reshape(...)."
-    assert suggestion("reshpe", ["reshape", "_reshape"]) == ". Did you mean 'reshape'?"
-    assert suggestion("zzz", ["reshape"]) == "."
-    assert parameter_hint(Adam, "beta", ["beta1", "beta2"]) == ": use beta1 and beta2."
+@pytest.mark.parametrize("of", [sknet, sknet.MLPClassifier()], ids=["module", "estimator"])
+def test_a_search_for_an_attribute_computes_no_hint(of):
+    assert calls_of(lambda: hasattr(of, "no_such_name")) == 0
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(of, "no_such_name")  # noqa: B009
 
 
 def test_a_module():
-    ask = module_getattr("sknet.ops", ["concat"])
-    with pytest.raises(
-        AttributeError, match=r"^module 'sknet.ops' has no attribute 'cat': use ops.concat\(xs, axis\)\.$"
-    ):
-        ask("cat")
-    with pytest.raises(AttributeError, match=r"has no attribute 'concatt'. Did you mean 'concat'\?$"):
-        ask("concatt")
+    for name, said in [
+        ("cat", r": use ops.concat\(xs, axis\)\."),
+        ("concatt", r"\. Did you mean 'concat'\?"),
+    ]:
+        with pytest.raises(AttributeError, match=rf"^module 'sknet.ops' has no attribute '{name}'{said}$"):
+            getattr(sknet.ops, name)
+
+
+def test_names_that_are_like_no_other_have_no_hint():
+    with pytest.raises(AttributeError, match=r"^module 'sknet.ops' has no attribute 'zzzzz'\.$"):
+        sknet.ops.zzzzz  # noqa: B018

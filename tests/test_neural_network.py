@@ -21,7 +21,6 @@ from sklearn.utils._response import _get_response_values
 
 import sknet
 from sknet import Tensor, neural_network
-from sknet.losses._classification import ClippedLogLoss
 from sknet.optim import EMA, Adam
 from sknet.optim.schedules import Progress
 from tests.estimators.data import CLASSIFICATIONS, TABLES, quiet
@@ -485,7 +484,8 @@ def test_reported_log_losses_are_clipped_and_their_gradients_are_not(dtype, z):
     eps = np.finfo(dtype).eps
     with np.errstate(over="ignore"):
         p = 1.0 / (1.0 + np.exp(np.array(-z, dtype)))
-    loss = ClippedLogLoss()
+    _, ours, _ = fitted_both("multiclass", dtype, 1.0, False)
+    loss = ours.model_.loss_function
     for y, of_truth in ((1.0, p), (0.0, 1.0 - p)):
         raw = Tensor(np.array([[z]], dtype), requires_grad=True)
         value = loss.values(raw, np.array([y], dtype))

@@ -1,18 +1,49 @@
-"""Parameter objects: they store, compare, clone, and validate with scikit-learn's message."""
+"""Parameters, arguments and fields: what satisfies their declarations, and errors that name what does not."""
 
 import inspect
+import math
 import pickle
 import subprocess
 import sys
-from numbers import Real
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import _param_validation as theirs
 
+from sknet import _constraints as ours
+from sknet import _validation as both
+from sknet import nn
+from sknet._arguments import checked, named_errors
+from sknet._fields import (
+    ABSENT,
+    COUNT,
+    FINITE,
+    LEVEL,
+    SHARE,
+    SLICE,
+    Arrays,
+    Dtypes,
+    Each,
+    Fields,
+    Items,
+    Named,
+    Number,
+    Params,
+    Together,
+    check_of,
+    fields_of,
+    shown,
+)
 from sknet._params import Composite, Interval, ParameterObject, StrOptions, resolve, validate_parameters
-from sknet.exceptions import InvalidParameterError
+from sknet.exceptions import InvalidParameterError, ShapeError
+from sknet.losses import LogLoss, Ordinal, Quantile
+from sknet.optim import Adam
 from tests.combinations import every
 
 
@@ -404,3 +435,329 @@ def test_a_parameter_that_nobody_describes_is_an_error():
     script = DESCRIBED.replace("name):", "other):")
     with pytest.raises(KeyError, match="other"):
         exec(script, {})
+
+
+VALUES = (
+    *(0, 1, -1, 7, 0.0, 1.0, -0.5, 1e300, math.nan, math.inf, -math.inf, True, False, None, "a", "b", "c"),
+    *(
+        np.float32(0.5),
+        np.int64(3),
+        np.bool_(True),
+        np.float64(np.nan),
+        [1],
+        (),
+        {},
+        {1},
+        np.ones(2),
+        np.array(1.0),
+    ),
+    *(len, Adam, Adam(), object(), range(3)),
+)
+RANGES = [
+    (kind, left, right, closed)
+    for kind in (Integral, Real, "RealNotInt")
+    for left, right in ((0, 1), (-1, 7), (0, None), (None, 1), (None, None))
+    for closed in ("left", "right", "both", "neither")
+    if not (kind is Integral and (None in (left, right)) and closed != "neither")
+]
+
+
+def intervals(module):
+    return [
+        module.Interval(getattr(module, kind) if isinstance(kind, str) else kind, left, right, closed=closed)
+        for kind, left, right, closed in RANGES
+    ]
+
+
+def constraints(module):
+    """Return the same lists of constraints of one of the modules."""
+    single = [
+        *intervals(module),
+        module.StrOptions({"a"}),
+        module.Options(Real, {7}),
+        *(None, callable, "array-like", "boolean", Adam, list, dict, str, Integral, Real),
+    ]
+    several = [single[i : i + n] for i in range(0, len(single), 3) for n in (2, 3)]
+    return [*([each] for each in single), *several]
+
+
+def new_thing():
+    """Return an object of a new class, which has one set of constraints."""
+    return type("Thing", (), {})()
+
+
+def test_they_agree_with_scikit_learns():
+    n_refused = 0
+    for mine, other in zip(constraints(ours), constraints(theirs), strict=True):
+        for value in VALUES:
+            expected = found = None
+            try:
+                theirs.validate_parameter_constraints({"x": other}, {"x": value}, caller_name="Thing")
+            except theirs.InvalidParameterError as error:
+                expected = str(error)
+            try:
+                ours.check_values(new_thing(), {"x": mine}, {"x": value})
+            except theirs.InvalidParameterError as error:
+                found = str(error)
+                n_refused += 1
+            assert found == expected, (mine, value)
+    assert n_refused > len(VALUES)
+
+
+def test_options_are_sorted():
+    with pytest.raises(ours.InvalidParameterError, match=r"must be a str among \{'a', 'b', 'c'\}. Got 1"):
+        ours.check_values(new_thing(), {"x": [ours.StrOptions({"c", "a", "b"})]}, {"x": 1})
+
+
+@pytest.mark.parametrize("constraint", ["random_state", "verbose", both.Interval(Real, 0, 1, closed="both")])
+def test_estimators_can_use_scikit_learns(constraint):
+    thing = new_thing()
+    ours.check_values(thing, {"x": [constraint]}, {"x": 1})
+    with pytest.raises(ours.InvalidParameterError, match=r"The 'x' parameter of Thing must be .* Got 'zzz'"):
+        ours.check_values(thing, {"x": [constraint]}, {"x": "zzz"})
+
+
+def test_the_error_is_scikit_learns_and_can_be_pickled():
+    with pytest.raises(theirs.InvalidParameterError) as caught:
+        ours.invalid("wrong")
+    same = pickle.loads(pickle.dumps(caught.value))
+    assert type(same) is both.InvalidEstimatorError
+    assert isinstance(same, ours.InvalidParameterError)
+    assert str(same) == "wrong"
+
+
+def test_lists_that_hold_themselves_are_no_arrays():
+    circular = []
+    circular.append(circular)
+    for loss in (LogLoss(pos_weight=circular), Quantile(circular), Ordinal(circular)):
+        with pytest.raises(ours.InvalidParameterError, match=r"parameter of .* Got \[\[...\]\] instead"):
+            loss.validate()
+    with pytest.raises(ours.InvalidParameterError, match="'cardinalities' parameter of CategoryEmbeddings"):
+        nn.CategoryEmbeddings(circular)
+
+
+# declaration -> (values that satisfy it, values that do not)
+DECLARED = {
+    "bool": (bool, (True, np.bool_(False)), (1, None, "True")),
+    "int": (int, (1, np.int64(-3)), (True, 1.0, "1", 2**65, np.timedelta64(1))),
+    "float": (float, (1.0, 2, np.float32(1), np.nan), (True, "1.0", 1j, None, np.timedelta64(1))),
+    "str": (str, ("a", ""), (b"a", 1, None)),
+    "None": (None, (None,), (0, False)),
+    "class": (nn.Module, (nn.ReLU(),), (nn.ReLU, "ReLU")),
+    "named": (Named("Module"), (nn.ReLU(),), (object(), nn.Module)),
+    "union": (int | None, (1, None), (1.5, "a")),
+    "alternatives": ([str, COUNT, None], ("a", 0, None), (-1, 1.5, True)),
+    "constraint": (["boolean", callable], (True, len), (1, "len")),
+    "literal": (Literal["a", "b"], ("a",), ("c", ["a"], None)),
+    "tuple": (tuple[int, ...], ((), (1, 2)), ([1], (1.5,), ((1,),))),
+    "pair": (tuple[str, float], (("a", 1.5),), (("a",), ("a", "b"), ["a", 1.5])),
+    "together": (Together(COUNT, [str, None]), ((0, None),), ((0,), (-1, "a"), [0, "a"])),
+    "list": (list[str], ([], ["a"]), (("a",), [1])),
+    "each": (Each((list, tuple), COUNT), ([1], (1,)), ([-1], {1}, "1")),
+    "frozenset": (frozenset[int], (frozenset({1}),), ({1}, frozenset({"a"}))),
+    "dict": (dict[str, float], ({}, {"a": 1.0}), ({1: 1.0}, {"a": "b"}, [("a", 1.0)])),
+    "mapping": (Mapping[str, Any], ({"a": []},), ({1: []}, None)),
+    "items": (Items(LEVEL, [COUNT, None]), ({1.5: 0, "a": None},), ({print: 1}, {"a": -1})),
+    "callable": (Callable[[Any], Any], (len, nn.ReLU()), ("len", None)),
+    "number": (Number(Integral, 0, 624), (0, 624), (-1, 625, True, 1.0, 2**28, np.timedelta64(1))),
+    "finite": (FINITE, (0, -1e300), (np.inf, np.nan, "0", 10**400)),
+    "share": (SHARE, (0.0, 1), (1.5, -0.1, np.nan)),
+    "array": (
+        Arrays("fi", 2, "n"),
+        (np.ones((2, 5)), np.ones((2, 0), int)),
+        (np.ones(2), np.ones((3, 2)), [[1], [2]]),
+    ),
+    "words": (
+        Arrays("u", 4, itemsize=8),
+        (np.zeros(4, np.uint64),),
+        (np.zeros(4, np.uint32), np.zeros(4, int)),
+    ),
+    "parameter": (Params("n"), (nn.Parameter([1.0]),), (np.ones(1), nn.Parameter([[1.0]]))),
+    "dtype": (Dtypes("f"), (np.dtype("f4"),), (np.dtype("i8"), "f4", np.float32)),
+    "slice": (SLICE, (slice(None), slice(1, -1, 2)), (slice("a"), slice(0, 1, 0), (0, 1))),
+    "anything": (Any, (None, object()), ()),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_values_satisfy_declarations(name):
+    spec, right, wrong = DECLARED[name]
+    check = check_of(spec)
+    assert all(check.is_satisfied_by(value) for value in right)
+    assert not any(check.is_satisfied_by(value) for value in wrong)
+    assert str(check)
+
+
+@dataclass
+class Grid:
+    n_rows: int
+    values: np.ndarray
+    names: tuple[str, ...] = ()
+
+    _stored_fields = {"values": [Arrays("f", "n_rows", "n_columns"), None]}
+
+
+class PairOfFields(NamedTuple):
+    first: int
+    second: str
+
+
+class Sized:
+    _stored_fields = {"size": COUNT, "a": Arrays("f", "n"), "b": [Arrays("f", "n"), ABSENT], "*": str}
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "message"),
+    [
+        (Grid, {"n_rows": 2.5, "values": None}, r"field 'n_rows' of Grid must be an int from .*, got 2.5"),
+        (
+            Grid,
+            {"n_rows": 2, "values": np.ones((3, 1))},
+            "'values' of Grid has n_rows = 3, but 'n_rows' says 2",
+        ),
+        (Grid, {"n_rows": 2, "values": [1.0]}, "must be a ndarray of float .* or None, got a list of 1"),
+        (Grid, {"n_rows": 2}, "Grid lacks its field 'values'"),
+        (Grid, {"n_rows": 2, "values": None, "other": 1}, r"Grid has no field 'other', only \['n_rows'"),
+        (
+            PairOfFields,
+            {"first": 1, "second": None},
+            "field 'second' of PairOfFields must be a str, got None",
+        ),
+        (Sized, {"size": 1, "a": np.ones(2), "b": np.ones(3)}, "'b' of Sized has n = 3, but 'a' says 2"),
+        (Sized, {"size": 1, "a": np.ones(2), "more": 1}, "field 'more' of Sized must be a str, got 1"),
+    ],
+)
+def test_messages_name_field_and_value(cls, values, message):
+    with pytest.raises(ValueError, match=message):
+        fields_of(cls).check(values)
+
+
+def test_some_fields_may_be_absent():
+    fields_of(Grid).check({"n_rows": 2, "values": None})  # names has a default
+    fields_of(Sized).check({"size": 1, "a": np.ones(2), "more": "text"})
+    fields_of(Sized).check({}, is_partial=True)
+    fields_of(Grid).check({"n_rows": 1, "values": None, "other": 1}, others=True)
+
+
+def test_declarations_that_are_texts_are_refused():
+    @dataclass
+    class Late:
+        other: "Grid"
+
+    with pytest.raises(TypeError, match=r"Late.other is declared as a text: name its class"):
+        fields_of(Late)
+
+
+def test_values_are_shown_in_few_characters():
+    circular: list[Any] = []
+    circular.append(circular)
+    values = ["a" * 10_000, [0] * 10_000, 10**4000, circular, np.ones(3), nn.ReLU(), {"a": {}}]
+    assert all(len(shown(value)) < 100 for value in values)
+
+
+def test_fields_in_fields():
+    inner = Fields.of("Inner", {"key": Arrays("u", "n"), "pos": Number(Integral, 0, 4)})
+    outer = Fields.of("Outer", {"state": inner})
+    outer.check({"state": {"key": np.zeros(4, np.uint8), "pos": 4}})
+    for wrong in ({"key": np.zeros(4, np.uint8), "pos": 5}, {"pos": 4}, 5, None, [1]):
+        with pytest.raises(
+            ValueError, match="'state' of Outer must be a dict of key: a ndarray of unsigned int"
+        ):
+            outer.check({"state": wrong})
+
+
+def test_checked_functions_refuse_before_the_call():
+    called = []
+
+    @checked
+    def count(n: int) -> None:
+        called.append(n)
+
+    count(np.int64(3))
+    with pytest.raises(TypeError, match="count: n must be an integer, got 'a'"):
+        count("a")
+    assert called == [3]
+
+
+class Hostile:
+    """An object that cannot be shown."""
+
+    def __repr__(self):
+        raise RuntimeError("no representation")
+
+
+def failing(error):
+    @named_errors
+    def called(
+        x: Any,
+        n: int = 0,
+        is_on: bool = False,
+        sizes: int | Sequence[int] = 1,
+        table: Mapping[str, Any] | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        raise error
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("n", 0.5, "must be an integer, got 0.5"),
+        ("n", 10**400, "must be an integer, got an int of 1329 bits"),
+        ("n", Hostile(), "must be an integer, got an object of .*Hostile, whose representation raises"),
+        ("is_on", "yes", "must be True or False, got 'yes'"),
+        ("is_on", np.zeros(2), "must be True or False"),
+        ("sizes", "ab", "must be an integer or a sequence whose items are an integer, got 'ab'"),
+        ("sizes", [1, None], "must be an integer or a sequence"),
+        ("table", {0: 1}, "must be a mapping or None"),
+        ("function", 3, "must be a callable or None, got 3"),
+        ("x", 10**400, "must be a number of at most 64 bits"),
+    ],
+)
+def test_a_wrong_argument_is_named(name, value, expected):
+    call = failing(TypeError("raw"))
+    with pytest.raises((TypeError, ValueError), match=f"called: {name} {expected}") as caught:
+        call(**{"x": 1.0, name: value})
+    assert str(caught.value.__cause__) == "raw"
+
+
+@pytest.mark.parametrize("error", [TypeError("own words"), ShapeError("own words"), LookupError("a user's")])
+def test_other_errors_pass_as_they_are(error):
+    with pytest.raises(type(error)) as caught:
+        failing(error)(1.0, np.int8(2), np.True_, (3, np.int64(4)), {"a": 1}, len)
+    assert caught.value is error
+
+
+def test_errors_of_the_package_pass_whatever_the_arguments():
+    with pytest.raises(ShapeError, match="own words"):
+        failing(ShapeError("own words"))(1.0, n="a")
+
+
+def test_a_raw_error_of_a_computation_names_all_arguments():
+    with pytest.raises(ValueError, match=r"cannot be computed with x=1\.0, n=3: ZeroDivisionError: by"):
+        failing(ZeroDivisionError("by"))(1.0, 3)
+
+
+def test_a_long_message_is_shortened():
+    with pytest.raises(ValueError, match=r"^x+\.\.\.x+$") as caught:
+        failing(ValueError("x" * 10**6))(1.0)
+    assert len(str(caught.value)) < 3000
+
+
+def test_a_long_message_about_an_argument_of_a_wrong_type_is_replaced():
+    long = ValueError("n must be an int, got " + "x" * 10**6)
+    with pytest.raises(TypeError, match=r"^called: n must be an integer, got 'xxx") as caught:
+        failing(long)(1.0, n="x" * 10**6)
+    assert len(str(caught.value)) < 3000
+
+
+class Endless:
+    def __repr__(self):
+        return repr([self])
+
+
+def test_an_endless_representation_is_told_apart_from_an_endless_computation():
+    with pytest.raises(ValueError, match=r"called: x cannot be read, got an object of .*Endless"):
+        failing(RecursionError("maximum recursion depth exceeded"))(Endless())

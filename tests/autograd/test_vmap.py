@@ -6,13 +6,11 @@ import pytest
 import sknet
 from sknet import Tensor, grad, no_grad, ops, vmap
 from sknet.autograd import hessian, jacobian, jvp, vjp
-from sknet.compile import compile
-from sknet.core import PRIMITIVES
+from sknet.compile import capture, compile
 from sknet.device import active, to_device, to_host
 from sknet.exceptions import CaptureError, ShapeError
-from sknet.ops._batching import RULES
 from tests.contracts.checks import weighted
-from tests.contracts.rows import every_case
+from tests.contracts.rows import ROWS, every_case
 from tests.devices import fake
 
 RNG = np.random.default_rng(0)
@@ -106,8 +104,33 @@ def test_gradients(row, case):
             close(one.numpy(), other)
 
 
-def test_every_rule_is_of_a_primitive():
-    assert set(RULES) <= set(PRIMITIVES)
+def equations(row, case, draws, at, axes):
+    """Return how many operations are applied to a stack."""
+    given = [
+        np.stack([x[i] for x in draws]) if axis == 0 else draws[0][i]
+        for i, axis in zip(at, axes, strict=True)
+    ]
+    graph = capture(lambda *x: vmap(lambda *y: called(row, case, y, at), in_axes=axes)(*x), *given)
+    return len(graph.equations)
+
+
+def test_nearly_all_are_applied_to_a_stack_at_once():
+    """A stack of two takes as many operations as one of three, for some of the operands at least."""
+    one_by_one, at_once = set(), set()
+    for row in ROWS:
+        for case in filter(lambda case, row=row: is_mapped(row, case), row.cases):
+            draws, at = stacks(case)
+            for axes in choices(at) if at else ():
+                counts = {equations(row, case, draws[:size], at, axes) for size in (2, 3)}
+                (one_by_one if len(counts) == 2 else at_once).add(row.op)
+    cells = {
+        "rnn",
+        "lstm",
+        "gru",
+        "recurrence",
+        *(f"recurrence_{x}" for x in ("gradient", "outputs", "tape")),
+    }
+    assert one_by_one - at_once == {*cells, "coded_matmul", "searchsorted"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback, Checkpoint
-from sknet.callbacks._checkpoint import read_checkpoint
 from sknet.exceptions import CallbackWarning, InvalidParameterError, LoadError
 from sknet.optim import LBFGS, SGD
 from sknet.persistence import read, write
@@ -94,7 +93,7 @@ def test_the_last_the_one_before_and_the_best(tmp_path):
     clf = fitted(Checkpoint(tmp_path), Score(), early_stopping=True, max_iter=6)
     best = 1 + int(np.argmin(clf.history_["validation_loss"]))
     assert epochs(tmp_path) == {"best": best, "last": 6, "previous": 5}
-    weights = read_checkpoint(tmp_path / "best.safetensors").state["model"]["parameters"]
+    weights = read(tmp_path / "best.safetensors", "checkpoint")["model"]["parameters"]
     for name, array in clf.model_.parameters.items():  # early stopping went back to it
         np.testing.assert_array_equal(weights[name], array)
 

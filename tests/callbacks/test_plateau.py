@@ -1,10 +1,15 @@
-"""When patience runs out: cases worked by hand."""
+"""When patience runs out: cases worked by hand, and PyTorch's schedule on random losses."""
 
 import math
 
+import numpy as np
 import pytest
 
-from sknet.callbacks._stopping import Plateau
+from sknet import Model, nn
+from sknet.callbacks import Callback, EarlyStopping
+from sknet.optim import SGD
+from sknet.optim.schedules import Adaptive
+from tests.callbacks.helpers import X, Y, classifier, unconverged
 
 CASES = [
     # patience, tol, higher, values, count after each
@@ -21,39 +26,90 @@ CASES = [
 ]
 
 
+class Values(Callback):
+    """Adds a number to the record of each epoch."""
+
+    order = -1
+
+    def __init__(self, values):
+        self.values = values
+
+    def on_epoch_end(self, fit):
+        fit.record["mine"] = self.values[fit.epoch - 1]
+
+
+class Stopping(EarlyStopping):
+    """Notes its state and its answer after every epoch."""
+
+    def on_fit_begin(self, fit):
+        self.seen_ = []
+        return super().on_fit_begin(fit)
+
+    def on_epoch_end(self, fit):
+        answer = super().on_epoch_end(fit)
+        self.seen_.append({**self.state(), "answer": answer, "epoch": self.best_epoch_})
+        return answer
+
+
+def watched(values, patience, tol, higher, lr=0.1):
+    """Return the rates of a fit whose epochs have these values, and early stopping."""
+    model = Model(nn.Linear(3, 1), optimizer=SGD(lr), random_state=0)
+    stopping = Stopping("mine", patience=patience, tol=tol, higher_is_better=higher)
+    history = model.fit(X, X[:, :1], epochs=len(values), callbacks=[Values(values), stopping])
+    return history["lr"], stopping
+
+
 @pytest.mark.parametrize(("patience", "tol", "higher", "values", "counts"), CASES)
 def test_worked_cases(patience, tol, higher, values, counts):
-    plateau = Plateau(patience, tol, higher)
-    for value, count in zip(values, counts, strict=True):
-        exhausted = plateau.observe(value)
-        assert plateau.count == count
-        assert exhausted == (count > patience)
+    _, stopping = watched(values, patience, tol, higher)
+    seen = stopping.seen_
+    assert [each["count"] for each in seen] == counts
+    assert [each["answer"] == "stop" for each in seen] == [count > patience for count in counts]
     finite = [value for value in values if not math.isnan(value)]
-    assert plateau.best == (max(finite) if higher else min(finite))
+    assert stopping.best_ == (max(finite) if higher else min(finite))
 
 
 def test_it_records_the_best():
-    plateau = Plateau(3, 0.0, True)
-    found = []
-    for value in (0.5, 0.4, 0.5, 0.6, math.nan):
-        plateau.observe(value)
-        found.append(plateau.is_best)
-    assert found == [True, False, False, True, False]
+    _, stopping = watched([0.5, 0.4, 0.5, 0.6, math.nan], 3, 0.0, True)
+    assert [each["epoch"] for each in stopping.seen_] == [1, 1, 1, 4, 4]
 
 
 def test_a_restart_keeps_the_best():
-    plateau = Plateau(0, 0.1, False)
-    assert [plateau.observe(value) for value in (1.0, 1.0)] == [False, True]
-    plateau.restart()
-    assert (plateau.count, plateau.best) == (0, 1.0)
-    assert plateau.observe(0.95)
+    rates, stopping = watched([1.0, 1.0, 0.95, 0.9], 0, 0.1, False, Adaptive(0.5, factor=5.0))
+    assert [(x["count"], x["best"]) for x in stopping.seen_] == [(0, 1.0), (0, 1.0), (0, 0.95), (0, 0.9)]
+    np.testing.assert_allclose(rates, [0.5, 0.5, 0.1, 0.02])
 
 
 @pytest.mark.parametrize("higher", [True, False])
-def test_resuming_restores_the_state(higher):
-    before, after = Plateau(1, 0.1, False), Plateau(5, 0.2, higher)
-    for value in (1.0, 1.0):
-        before.observe(value)
-    after.load_state(before.state())
-    assert (after.best, after.count) == ((-math.inf, 0) if higher else (1.0, 1))
-    assert after.patience == 5
+def test_another_fit_goes_on_with_the_state(higher):
+    stops = [
+        Stopping("mine", patience=1, tol=0.1, higher_is_better=False),
+        Stopping("mine", patience=5, tol=0.2, higher_is_better=higher),
+    ]
+    clf = classifier(Values([1.0] * 2), stops[0], max_iter=2, warm_start=True)
+    with unconverged():
+        clf.fit(X, Y)
+        assert clf.callbacks_[1].seen_[-1]["count"] == 1
+        clf.set_params(callbacks=[Values([0.9] * 6), stops[1]], max_iter=6).fit(X, Y)
+    seen = clf.callbacks_[1].seen_
+    assert (seen[0]["best"], seen[0]["count"]) == (0.9, 0 if higher else 2)
+    assert [each["answer"] for each in seen] == [None] * 6 if higher else [*[None] * 4, "stop"]
+
+
+@pytest.mark.parametrize("cooldown", [0, 1, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_rates_that_a_plateau_lowers_equal_pytorchs(cooldown, seed):
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, factor=0.5, patience=3, threshold=0.0, threshold_mode="abs", cooldown=cooldown
+    )
+    schedule = Adaptive(0.1, factor=2.0, min_lr=0.0, patience=3, cooldown=cooldown)
+    losses = np.random.default_rng(seed).normal(size=100) + np.linspace(2, 0, 100)
+    rates, _ = watched(losses.tolist(), math.inf, 0.0, False, schedule)
+    expected = []
+    for loss in losses:
+        expected.append(optimizer.param_groups[0]["lr"])
+        theirs.step(loss)
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+    assert len(set(expected)) > 4

@@ -6,7 +6,6 @@ import pytest
 from sknet import ops
 from sknet.compile import Equation, Graph, capture
 from sknet.core import PRIMITIVES, Primitive
-from sknet.core import _primitive as param_kinds
 from sknet.exceptions import GraphError
 from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn
@@ -66,12 +65,12 @@ def test_others_may_declare_theirs():
     primitive = Primitive("declaring").define(
         forward=lambda xp, x, *, mode: x,
         shape=lambda x, mode: (x.shape, x.dtype),
-        params={"mode": param_kinds.one_of("a", "b")},
+        params={"mode": PRIMITIVES["searchsorted"].params["side"]},
         vjp=None,
     )
     try:
-        assert primitive.result((np.ones(3),), {"mode": "a"}) == ((3,), np.float64)
-        with pytest.raises(TypeError, match="declaring: mode must be one of 'a', 'b', got 'c'"):
+        assert primitive.result((np.ones(3),), {"mode": "left"}) == ((3,), np.float64)
+        with pytest.raises(TypeError, match="declaring: mode must be one of 'left', 'right', got 'c'"):
             primitive.result((np.ones(3),), {"mode": "c"})
     finally:
         del PRIMITIVES["declaring"]

@@ -13,9 +13,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 import sknet
-from sknet import nn
-from sknet.estimators._heads import best_temperature
-from sknet.losses import Hinge, LogLoss, Ordinal
+from sknet import NetClassifier, nn
+from sknet.losses import Hinge, Ordinal
 from tests.estimators.data import WEIGHTS, estimator_for, quiet
 
 N = 400
@@ -287,6 +286,27 @@ def test_rows_that_determine_no_temperature_warn():
     assert estimator.temperature_ == 1.0
 
 
+class Given(nn.Module):
+    """A network whose outputs are its inputs, as long as it is not trained."""
+
+    def __init__(self):
+        self.weight = nn.Parameter(np.ones((1, 1)))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+def of_outputs(outputs, y):
+    """Return the temperature of a network with these outputs of held-out rows."""
+    rows = np.arange(len(y))
+    clf = NetClassifier(
+        Given, calibrate="temperature", early_stopping=True, validation_split=(rows, rows + len(y)),
+        max_iter=1, optimizer=sknet.optim.SGD(1e-300), scale_inputs=False, dtype="float64", random_state=0,
+    )  # fmt: skip
+    with quiet():
+        return clf.fit(np.concatenate([outputs, outputs]), np.concatenate([y, y])).temperature_
+
+
 @pytest.mark.parametrize("margin", [0.1, 1.0, 10.0, 30.0, 100.0])
 def test_temperatures_of_separable_rows_do_not_depend_on_rounding(margin):
     """The loss falls towards the lowest temperature, or is zero from some temperature on."""
@@ -296,9 +316,15 @@ def test_temperatures_of_separable_rows_do_not_depend_on_rounding(margin):
     for _ in range(5):
         given = (logits * (1 + 1e-6 * rng.normal(size=40)))[:, np.newaxis]
         with pytest.warns(UserWarning, match="left at 1"):
-            assert best_temperature(LogLoss(), given, y[:, np.newaxis].astype("float32"), None) == 1.0
+            assert of_outputs(given, y) == 1.0
 
 
 def test_equal_outputs_have_the_temperature_one():
-    y = (np.arange(40.0) % 2)[:, np.newaxis].astype("float32")
-    assert best_temperature(LogLoss(), np.zeros((40, 1)), y, None) == 1.0
+    assert of_outputs(np.zeros((40, 1)), np.arange(40) % 2) == 1.0
+
+
+def test_the_temperature_of_logits_that_are_too_large_is_that_by_which_they_are():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(4000, 1))
+    y = (rng.random(4000) < expit(logits[:, 0])).astype(int)
+    assert of_outputs(3.0 * logits, y) == pytest.approx(3.0, rel=0.1)

@@ -13,11 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import sknet
 from sknet import Model, nn, ops
-from sknet.exceptions import DtypeError, ShapeError
-from sknet.losses import Focal, Hinge, LogLoss
-from sknet.losses._wrappers import Columns
 from tests.estimators.data import TABLES, WEIGHTS, N, estimator_for, quiet, same_bits
-from tests.losses.helpers import value_and_gradient
 
 X, Y = TABLES["columns"]
 WORDS = np.array([["low", "mid", "high"][a] for a in Y[:, 0]]), np.array(["no", "yes"])[Y[:, 1] - 3]
@@ -107,28 +103,6 @@ class _Sum(sknet.losses.Loss):
         b = ops.log_softmax(output[:, 3:])
         first = ops.sum(a * ops.one_hot(target[:, 0], 3, dtype=a.dtype), axis=-1)
         return -first - ops.sum(b * ops.one_hot(target[:, 1], 2, dtype=b.dtype), axis=-1)
-
-
-@pytest.mark.parametrize("loss", [LogLoss(label_smoothing=0.1), Focal(), Hinge()], ids=str)
-def test_values_and_gradients_are_those_of_each_column(loss):
-    rng = np.random.default_rng(0)
-    z, y = rng.normal(size=(7, 9)), np.stack([rng.integers(0, n, 7) for n in (3, 2, 4)], axis=1)
-    values, gradient = value_and_gradient(Columns(loss, (3, 2, 4)), z, y)
-    parts = [value_and_gradient(loss, part, y[:, k]) for k, part in enumerate(np.split(z, [3, 5], axis=1))]
-    np.testing.assert_allclose(values, sum(v for v, _ in parts), rtol=1e-14)
-    np.testing.assert_allclose(gradient, np.concatenate([g for _, g in parts], axis=1), rtol=1e-14)
-
-
-def test_shapes_and_dtypes_that_do_not_fit():
-    loss = Columns(LogLoss(), (3, 2))
-    with pytest.raises(
-        ShapeError, match=r"must have shape \(n_samples, 2\), and the output \(n_samples, 5\)"
-    ):
-        loss.values(np.zeros((4, 4)), np.zeros((4, 2), int))
-    with pytest.raises(DtypeError, match="Columns got targets of dtype float64"):
-        loss.values(np.zeros((4, 5)), np.zeros((4, 2)))
-    with pytest.raises(ValueError, match=r"y\[:, 1\] must be a class, an integer from 0 to 1"):
-        loss.check_target(np.array([[2, 2]]))
 
 
 def test_class_weights_are_those_of_scikit_learn():

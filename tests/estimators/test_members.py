@@ -22,7 +22,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sknet
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
 from sknet.callbacks import Callback, Checkpoint, CSVLog, Pruning, TensorBoardLog
-from sknet.estimators._fit import attach_fit_extras
 from sknet.losses import Quantile
 from sknet.optim import EMA, Adam
 from tests.estimators.checks import run_check
@@ -586,16 +585,3 @@ def test_methods_follow_the_loss_before_the_fit_too():
     assert not hasattr(MLPClassifier(n_members=2, loss="hinge"), "predict_proba")
     with pytest.raises(NotFittedError):
         MLPRegressor(n_members=2).predict(np.ones((2, 3)))
-
-
-def test_attached_callbacks_are_no_part_of_an_ensemble():
-    X, y = TABLES["binary"]
-    clf, seen = ensemble("binary"), []
-
-    class Sees(Callback):
-        def on_fit_begin(self, fit):
-            seen.append(fit)
-
-    attach_fit_extras(clf, Sees())
-    assert clf.fit(X, y).callbacks_ == []
-    assert seen == []

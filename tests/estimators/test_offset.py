@@ -23,7 +23,6 @@ from sknet import (
 )
 from sknet.callbacks import Checkpoint
 from sknet.losses import Cox, GaussianNLL, Ordinal, Quantile, SquaredError
-from sknet.losses._wrappers import Columns, WithOffset
 from sknet.optim import LBFGS, Adam
 from tests.freezing.test_python import module_of
 
@@ -596,12 +595,3 @@ def test_link_of_a_loss_must_be_known_to_scale_targets():
     ):
         MLPRegressor(loss=SquareError(), **SMALL).fit(X, COUNTS, offset=LOG)
     MLPRegressor(loss=SquareError(), scale_target=False, **SMALL).fit(X, COUNTS, offset=LOG)
-
-
-def test_loss_splits_targets():
-    loss = WithOffset(Columns(sknet.losses.LogLoss(), (2, 3)), 2, (0.0,) * 5, (1.0,) * 5)
-    y, offset, z = RNG.integers(2, size=(6, 2)), RNG.normal(size=(6, 5)), RNG.normal(size=(6, 5))
-    found = loss.values(z, loss.joined(y, offset)).numpy()
-    np.testing.assert_allclose(found, loss.loss.values(z + offset, y).numpy())
-    with pytest.raises(ValueError, match="targets and offsets"):
-        loss.values(z, y)

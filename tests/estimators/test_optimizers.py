@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import GridSearchCV
 
+from sknet.callbacks import Callback
 from sknet.optim import (
     EMA,
     OPTIMIZERS,
@@ -100,28 +101,24 @@ def test_parts_continue_from_the_trained_parameters(optimizer):
     assert same_bits(warm, whole)
 
 
+class HeldOut(Callback):
+    """Keeps the rows that a fit holds out."""
+
+    def on_fit_begin(self, fit):
+        self.rows_ = fit.validation
+
+
 @pytest.mark.parametrize("optimizer", AVERAGING, ids=name_of)
 def test_early_stopping_keeps_the_best_average(optimizer):
-    clf = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
-    rng = np.random.RandomState(0)
+    told = {"optimizer": optimizer, "early_stopping": True, "validation_fraction": 0.3, "max_iter": 25}
+    clf = fit(callbacks=[HeldOut()], **told)
     best = int(np.argmin(clf.history_["validation_loss"]))
     assert clf.best_validation_score_ == clf.validation_scores_[best]
-    again = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
-    assert same_bits(clf, again)
-    held_out = _held_out(clf, rng)
-    assert accuracy_score(Y[held_out], clf.predict(X[held_out])) == pytest.approx(clf.best_validation_score_)
-    found = log_loss(Y[held_out], clf.predict_proba(X[held_out]))
-    assert found == pytest.approx(clf.history_["validation_loss"][best])
-
-
-def _held_out(clf, rng):
-    """The held-out rows of this estimator: its split is drawn after its weights."""
-    from sknet import Model
-    from sknet.estimators._architecture import Perceptron
-
-    model = Model(Perceptron((8,), "relu").build(X, 3), "log_loss", dtype="float64", random_state=rng)
-    _, held_out = train_test_split(np.arange(len(Y)), random_state=model.random_state, test_size=0.3)
-    return held_out
+    assert same_bits(clf, fit(**told))
+    X, y, _ = clf.callbacks_[0].rows_
+    assert len(X) == 0.3 * len(Y)
+    assert accuracy_score(y, clf.predict(X)) == pytest.approx(clf.best_validation_score_)
+    assert log_loss(y, clf.predict_proba(X)) == pytest.approx(clf.history_["validation_loss"][best])
 
 
 def test_grids_reach_inside():

@@ -18,8 +18,9 @@ from sklearn.preprocessing import StandardScaler
 import sknet
 from sknet import nn, ops
 from sknet.device import Device, to_device, to_host
-from sknet.estimators._scaling import ScaledRows, Units, units_of
+from sknet.persistence import read_any, write
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, first_part, outputs, quiet, same_bits
+from tests.files.test_fields import edited
 
 X, Y = TABLES["binary"]
 UNITS = np.geomspace(1e-6, 1e6, X.shape[1])
@@ -312,15 +313,6 @@ def test_rows_on_a_device(fake_device):
     assert isinstance(clf.coefs_[0], np.ndarray)
 
 
-def test_rows_that_are_computed_when_they_are_read():
-    units = Units(RAW.mean(axis=0), RAW.std(axis=0))
-    rows, chosen = ScaledRows(RAW, units, np.dtype(np.float32)), np.array([5, 0, 229])
-    whole = ((RAW - units.mean) / units.scale).astype(np.float32)
-    np.testing.assert_array_equal(rows[:], whole)
-    np.testing.assert_array_equal(rows[2:7], whole[2:7])
-    np.testing.assert_array_equal(rows.take(chosen), whole[chosen])
-
-
 def test_many_rows_are_standardized_as_they_are_predicted(monkeypatch):
     clf = fitted(RAW, Y)
     frozen, expected, codes = clf.freeze(), clf.predict_proba(RAW), clf.transform(RAW)
@@ -342,11 +334,11 @@ def test_a_mapped_file_is_standardized_as_it_is_read(tmp_path, monkeypatch):
 
 
 def test_moments_do_not_depend_on_how_many_rows_are_read_at_once(monkeypatch):
-    whole = units_of(RAW, None, WEIGHTS, None, 1, "X")
+    whole = fitted(RAW, Y, WEIGHTS)
     monkeypatch.setattr("sknet.estimators._scaling.AT_ONCE", 50)
-    parts = units_of(RAW, None, WEIGHTS, None, 1, "X")
-    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-13)
-    np.testing.assert_allclose(parts.scale, whole.scale, rtol=1e-13)
+    parts = fitted(RAW, Y, WEIGHTS)
+    np.testing.assert_allclose(parts.input_mean_, whole.input_mean_, rtol=1e-13)
+    np.testing.assert_allclose(parts.input_scale_, whole.input_scale_, rtol=1e-13)
 
 
 # -- continued fits --------------------------------------------------------------------------------------
@@ -605,15 +597,17 @@ def test_clones_have_no_units():
 
 
 def test_files_whose_units_do_not_fit_are_refused(tmp_path):
-    model = fitted(RAW, Y)
-    for units, said in (
-        (Units(np.zeros(3), np.ones(3)), "do not fit"),
-        (Units(np.zeros(12), np.zeros(12)), "above 0"),
-        (Units(np.full(12, np.nan), np.ones(12)), "finite"),
+    sknet.save(fitted(RAW, Y), tmp_path / "broken.sknet")
+    kind, document = read_any(tmp_path / "broken.sknet")
+    for mean, scale, said in (
+        (np.zeros(3), np.ones(3), "do not fit"),
+        (np.zeros(12), np.zeros(12), "above 0"),
+        (np.full(12, np.nan), np.ones(12), "finite"),
     ):
-        broken = copy.deepcopy(model)
-        broken._input_scaling.inputs["X"] = units
-        sknet.save(broken, tmp_path / "broken.sknet")
+        broken = edited(
+            document, "Units", lambda state, new=(mean, scale): state.update(mean=new[0], scale=new[1])
+        )
+        write(tmp_path / "broken.sknet", broken, kind)
         with pytest.raises(sknet.exceptions.LoadError, match=said):
             sknet.load(tmp_path / "broken.sknet")
 

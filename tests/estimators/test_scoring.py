@@ -4,15 +4,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier
 from sklearn.metrics import f1_score, get_scorer, get_scorer_names, make_scorer, mean_squared_error
 
-from sknet.estimators._head_scoring import evaluated
-from sknet.estimators._scoring import check_scoring
+from sknet import MLPClassifier, MLPRegressor
+from sknet.callbacks import Callback
 
-Y = np.array([0, 1, 1, 0, 1])
-X = np.zeros((5, 1))
-CONSTANT = DummyClassifier(strategy="constant", constant=1).fit(X, Y)
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(40, 2)), RNG.integers(2, size=40)
+HELD_OUT = np.arange(30, 40)
+SPLIT = np.arange(30), HELD_OUT
+pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 
 
 def cost(estimator, X, y):
@@ -29,8 +30,28 @@ def said(function, higher_is_better):
     return function
 
 
-def checked(scoring):
-    return check_scoring(scoring, "MLPClassifier")
+class BegunError(Exception):
+    """A fit has begun that goes by this number, and knows the directions of these."""
+
+
+class Ending(Callback):
+    def on_fit_begin(self, fit):
+        raise BegunError(fit.monitor, dict(fit.directions))
+
+
+def begun(kind=MLPClassifier, **params):
+    """Return the monitored number of a fit, and directions by name."""
+    with pytest.raises(BegunError) as error:
+        kind(callbacks=[Ending()], **params).fit(X, Y)
+    return error.value.args
+
+
+def scored(scoring, weight=None):
+    """Return a fit of one epoch, and the scores of its held-out rows."""
+    told = {"early_stopping": True, "validation_split": SPLIT, "max_iter": 1, "random_state": 0}
+    clf = MLPClassifier((2,), scoring=scoring, monitor="loss", **told).fit(X, Y, weight)
+    names = [name for name in clf.history_ if name.startswith("validation_")]
+    return clf, {name.removeprefix("validation_"): clf.history_[name][0] for name in names}
 
 
 # `scoring`, and the numbers that can be monitored: names, and whether higher is better.
@@ -58,12 +79,12 @@ GIVEN = {
 @pytest.mark.parametrize("case", GIVEN)
 def test_names_and_directions(case):
     scoring, expected = GIVEN[case]
-    assert checked(scoring).directions == expected
+    assert begun(scoring=scoring)[1] == expected
 
 
 @pytest.mark.parametrize("name", sorted(get_scorer_names()))
 def test_every_scorer_of_scikit_learn_has_a_direction(name):
-    assert checked(name).directions[name] is True
+    assert begun(scoring=name)[1][name] is True
 
 
 # `scoring`, `monitor`, the default of the loss, and the monitored number.
@@ -85,7 +106,9 @@ DECIDES = [
 
 @pytest.mark.parametrize(("scoring", "monitor", "default", "expected"), DECIDES)
 def test_the_monitored_number(scoring, monitor, default, expected):
-    assert checked(scoring).monitored(monitor, default, "MLPClassifier") == expected
+    kind = MLPRegressor if default == "score" else MLPClassifier  # whose losses are those that decide
+    name, directions = begun(kind, scoring=scoring, monitor=monitor, early_stopping=True)
+    assert (name, directions[name]) == (f"validation_{expected[0]}", expected[1])
 
 
 BAD_SCORING = [
@@ -109,7 +132,7 @@ BAD_SCORING = [
 @pytest.mark.parametrize(("scoring", "message"), BAD_SCORING)
 def test_invalid_scorers_raise(scoring, message):
     with pytest.raises(ValueError, match=message):
-        checked(scoring)
+        MLPClassifier(scoring=scoring).fit(X, Y)
 
 
 BAD_MONITOR = [
@@ -128,24 +151,26 @@ BAD_MONITOR = [
 @pytest.mark.parametrize(("scoring", "monitor", "message"), BAD_MONITOR)
 def test_invalid_monitors_raise(scoring, monitor, message):
     with pytest.raises(ValueError, match=message):
-        checked(scoring).monitored(monitor, "loss", "MLPClassifier")
+        MLPClassifier(scoring=scoring, monitor=monitor, early_stopping=True).fit(X, Y)
 
 
 # -- evaluating ------------------------------------------------------------------------------------------
 
 
 def test_every_scorer_is_called_as_scikit_learn_calls_it():
-    weight = np.arange(5.0)
-    scorers = checked(["accuracy", "neg_log_loss", "neg_max_error", cost, gain]).scorers
-    found = evaluated(scorers, CONSTANT, X, Y, weight, "the validation rows")
-    assert found == {
-        "accuracy": get_scorer("accuracy")(CONSTANT, X, Y, sample_weight=weight),
-        "neg_log_loss": get_scorer("neg_log_loss")(CONSTANT, X, Y, sample_weight=weight),
-        "neg_max_error": get_scorer("neg_max_error")(CONSTANT, X, Y),  # it takes no weights
+    weight = RNG.uniform(0.5, 2, size=40)
+    clf, found = scored(["accuracy", "neg_log_loss", "neg_max_error", cost, gain], weight)
+    given = clf, X[HELD_OUT], Y[HELD_OUT]
+    expected = {
+        "accuracy": get_scorer("accuracy")(*given, sample_weight=weight[HELD_OUT]),
+        "neg_log_loss": get_scorer("neg_log_loss")(*given, sample_weight=weight[HELD_OUT]),
+        "neg_max_error": get_scorer("neg_max_error")(*given),  # it takes no weights
         "cost": 2.0,
-        "gain": 10.0,
+        "gain": weight[HELD_OUT].sum(),
     }
-    assert evaluated(checked(gain).scorers, CONSTANT, X, Y, None, "the rows") == {"gain": 5.0}
+    assert found.pop("loss") == -expected["neg_log_loss"]
+    assert found == pytest.approx(expected)
+    assert scored({"gain": gain})[1]["gain"] == 10.0
 
 
 RETURNS = [np.float32(0.5), np.array(0.5), 0.5, True, 1]
@@ -153,20 +178,20 @@ RETURNS = [np.float32(0.5), np.array(0.5), 0.5, True, 1]
 
 @pytest.mark.parametrize("value", RETURNS)
 def test_numbers_of_every_kind(value):
-    found = evaluated(checked({"v": lambda *args: value}).scorers, CONSTANT, X, Y, None, "the rows")
+    found = scored({"v": lambda *args: value})[1]
     assert type(found["v"]) is float
     assert found["v"] == float(value)
 
 
 @pytest.mark.parametrize("value", [None, "good", {"a": 1.0}, np.zeros(2), [1.0]])
 def test_non_numeric_scores_raise(value):
-    with pytest.raises(ValueError, match=r"scoring 'v' of the validation rows returned .*: a scorer"):
-        evaluated(checked({"v": lambda *args: value}).scorers, CONSTANT, X, Y, None, "the validation rows")
+    with pytest.raises(ValueError, match=r"scoring 'v' of the .* rows returned .*: a scorer"):
+        scored({"v": lambda *args: value})
 
 
 def test_an_error_of_a_scorer_names_it():
     def metric(y_true, y_pred):
         return 1.0
 
-    with pytest.raises(ValueError, match=r"scoring 'metric' of the rows failed: TypeError.*estimator"):
-        evaluated(checked(metric).scorers, CONSTANT, X, Y, None, "the rows")
+    with pytest.raises(ValueError, match=r"scoring 'metric' of the .* rows failed: TypeError.*estimator"):
+        scored({"metric": metric})

@@ -15,9 +15,8 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from sknet import MLPClassifier
-from sknet.callbacks import EpochScoring
-from sknet.estimators._validation import check_validation_split, given_split, held_out_fraction
+from sknet import MLPClassifier, NetClassifier, nn
+from sknet.callbacks import Callback, EpochScoring
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -39,17 +38,38 @@ SPLITTERS = [
 ]
 
 
+class BegunError(Exception):
+    """A fit has begun with these rows."""
+
+
+class Ending(Callback):
+    def on_fit_begin(self, fit):
+        raise BegunError(*(rows.X[:, 0].astype(int) for rows in (fit.training, fit.validation)))
+
+
+def rows_of(y, groups=None, kind=MLPClassifier, **params):
+    """Return the numbers of the rows that a fit trains on, and of those that it holds out."""
+    told = {"early_stopping": True, "random_state": 0, "callbacks": [Ending()]} | params
+    numbered = np.c_[np.arange(len(y)), np.zeros((len(y), 2))]
+    with pytest.raises(BegunError) as begun:
+        kind(**told).fit(numbered, y, **({} if groups is None else {"groups": groups}))
+    return begun.value.args
+
+
 def split(given, groups=None, seed=0):
-    return given_split(given, X, Y, groups, np.random.RandomState(seed))
+    return rows_of(Y, groups, validation_split=given, random_state=seed)
 
 
 @pytest.mark.parametrize("splitter", SPLITTERS, ids=str)
 def test_the_first_split_of_a_splitter_is_used(splitter):
-    check_validation_split(splitter, "MLPClassifier")
     groups = GROUPS if "Group" in type(splitter).__name__ else None
     expected = next(iter(splitter.split(X, Y, groups)))
     for mine, theirs in zip(split(splitter, groups), expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def refused(given, **more):
+    MLPClassifier((2,), early_stopping=True, validation_split=given).fit(X, Y, **more)
 
 
 UNSEEDED = [KFold(4, shuffle=True), ShuffleSplit(1), StratifiedShuffleSplit(1), GroupShuffleSplit(1)]
@@ -67,19 +87,17 @@ def test_a_splitter_without_a_seed_draws_from_the_fits(splitter):
 PAIRS = [
     (np.arange(40), np.arange(40, 60)),
     (list(range(0, 60, 2)), list(range(1, 60, 2))),
-    (np.arange(10, dtype="uint8"), np.array([50], dtype="int16")),
+    (np.arange(10, dtype="uint8"), np.array([50, 52], dtype="int16")),
     (np.arange(N) < 40, np.arange(N) >= 40),
-    [np.array([0, 0, 1]), np.array([5])],
+    [np.array([0, 0, 1]), np.array([5, 7])],
 ]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
 def test_a_pair_of_index_arrays(pair):
-    check_validation_split(pair, "MLPClassifier")
     for mine, given in zip(split(pair), pair, strict=True):
         given = np.asarray(given)
         np.testing.assert_array_equal(mine, np.flatnonzero(given) if given.dtype == bool else given)
-        assert mine.dtype == np.intp
 
 
 BAD_PAIRS = [
@@ -100,7 +118,7 @@ BAD_PAIRS = [
 @pytest.mark.parametrize(("pair", "message"), BAD_PAIRS)
 def test_invalid_row_numbers_raise(pair, message):
     with pytest.raises(ValueError, match=message):
-        split(pair)
+        refused(pair)
 
 
 class Nothing:
@@ -113,11 +131,11 @@ class Nothing:
 
 def test_a_splitter_must_split():
     with pytest.raises(ValueError, match=r"validation_split=Nothing\(\) gives no split"):
-        split(Nothing())
+        refused(Nothing())
     with pytest.raises(ValueError, match="The 'groups' parameter should not be None"):
-        split(GroupKFold(3))
+        refused(GroupKFold(3))
     with pytest.raises(ValueError, match="groups decide nothing where validation_split is a pair"):
-        split(PAIRS[0], GROUPS)
+        refused(PAIRS[0], groups=GROUPS)
 
 
 BAD = [
@@ -133,12 +151,12 @@ BAD = [
 @pytest.mark.parametrize(("given", "message"), BAD, ids=range(len(BAD)))
 def test_invalid_splits_raise(given, message):
     with pytest.raises(ValueError, match=message):
-        check_validation_split(given, "MLPClassifier")
+        refused(given)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_groups_stay_together(seed):
-    training, held_out = held_out_fraction(N, 0.25, np.random.RandomState(seed), groups=GROUPS)
+    training, held_out = rows_of(Y, GROUPS, validation_fraction=0.25, random_state=seed)
     assert not set(GROUPS[training]) & set(GROUPS[held_out])
     assert len(set(GROUPS[held_out])) == 3
     np.testing.assert_array_equal(np.sort(np.r_[training, held_out]), np.arange(N))
@@ -159,10 +177,7 @@ def rows_with(counts, seed=0):
 @pytest.mark.parametrize("seed", range(20))
 def test_every_class_of_two_rows_is_held_out_and_trained_on(counts, seed):
     _, y = rows_with(counts)
-    stratify = (y == "rare") if len(counts) == 2 else None
-    training, held_out = held_out_fraction(
-        len(y), 0.1, np.random.RandomState(seed), stratify=stratify, labels=y
-    )
+    training, held_out = rows_of(y, validation_fraction=0.1, random_state=seed)
     np.testing.assert_array_equal(np.sort(np.concatenate([training, held_out])), np.arange(len(y)))
     assert set(y[training]) == set(y[held_out]) == set(y)
     assert len(held_out) == 10
@@ -170,17 +185,17 @@ def test_every_class_of_two_rows_is_held_out_and_trained_on(counts, seed):
 
 def test_more_classes_than_rows_to_hold_out_are_held_out_once_each():
     _, y = rows_with((20, 20, 20, 20, 20))
-    training, held_out = held_out_fraction(100, 0.03, np.random.RandomState(0), labels=y)
+    training, held_out = rows_of(y, validation_fraction=0.03)
     assert (len(training), len(held_out), len(set(y[held_out]))) == (95, 5, 5)
 
 
 def test_a_class_with_a_single_row_is_trained_on():
     _, y = rows_with((60, 39, 1))
     for seed in range(5):
-        training, held_out = held_out_fraction(100, 0.02, np.random.RandomState(seed), labels=y)
+        training, held_out = rows_of(y, validation_fraction=0.02, random_state=seed)
         assert set(y[training]) == set(y)
         assert set(y[held_out]) == {"often", "again"}
-        training, _ = held_out_fraction(100, 0.5, np.random.RandomState(seed), labels=y)
+        training, _ = rows_of(y, validation_fraction=0.5, random_state=seed)
         assert set(y[training]) == set(y)
 
 
@@ -197,7 +212,8 @@ def test_splits_with_every_class_are_those_of_scikit_learn():
     _, y = rows_with((40, 40, 20))
     for seed in range(5):
         expected = train_test_split(np.arange(100), test_size=0.3, random_state=seed)
-        found = held_out_fraction(100, 0.3, np.random.RandomState(seed), labels=y)
+        network = nn.Linear(3, 3).initialize(0)  # so that no weights are drawn before
+        found = rows_of(y, kind=NetClassifier, module=network, validation_fraction=0.3, random_state=seed)
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
 

@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet import nn, ops
-from sknet.engine._layer_outputs import layer_rows
-from sknet.estimators._summary import curve
+from sknet.estimators import EstimatorSummary
 from sknet.optim import SGD
 from sknet.optim.schedules import Cosine
 from tests.estimators.data import TABLES, quiet
@@ -67,6 +66,15 @@ CASES = [
 ]
 
 
+def output_of(estimator, path, X):
+    """Return the output of a layer, by a hook."""
+    found, module = [], estimator.model_.module
+    hook = module.get_submodule(path).register_forward_hook(lambda layer, given, output: found.append(output))
+    estimator.model_(X.astype(estimator.model_.dtype), training=False)
+    hook.remove()
+    return found[-1]
+
+
 @pytest.mark.parametrize(("kind", "task", "params"), CASES)
 def test_shapes_are_those_of_the_layers_outputs(kind, task, params):
     estimator = fitted(kind, task, **params)
@@ -75,7 +83,7 @@ def test_shapes_are_those_of_the_layers_outputs(kind, task, params):
     called = [row for row in rows if row.path and row.output_shape is not None]
     assert called
     for row in called:
-        assert layer_rows(estimator.model_, X[:3], row.path).shape == (3, *row.output_shape)
+        assert output_of(estimator, row.path, X[:3]).shape == (3, *row.output_shape)
     uncalled = {row.path for row in rows if row.path and row.output_shape is None}
     only_in_training = {"noise"} if kind is sknet.Autoencoder else set()
     assert uncalled == ({"unused"} if params.get("module") is Own else only_in_training)
@@ -212,6 +220,13 @@ def drawn(picture):
                 ]
             )
     return lines
+
+
+def curve(history, best_epoch):
+    """Return the picture of a summary; nothing if there is none."""
+    summary = EstimatorSummary("MLPClassifier", [], "loss", "optimizer", {}, history, best_epoch)
+    found = re.search("<svg.*</svg>", summary._repr_html_(), re.DOTALL)
+    return "" if found is None else found[0]
 
 
 def axes(d):

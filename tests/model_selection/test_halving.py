@@ -14,7 +14,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import HalvingGridSearchCV as Grid
 from sklearn.model_selection import HalvingRandomSearchCV as Random
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import ShuffleSplit, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils._test_common.instance_generator import _get_expected_failed_checks
@@ -24,7 +24,6 @@ from sknet import MLPClassifier, MLPRegressor, NetClassifier, neural_network, nn
 from sknet.callbacks import Callback
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection import HalvingGridSearchCV, HalvingRandomSearchCV
-from sknet.model_selection._evaluation import evaluate
 from sknet.optim import schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer", "ignore:lbfgs failed")
@@ -137,21 +136,57 @@ def test_random_candidates_are_the_same_in_threads():
     assert_same_results(ours.cv_results_, theirs.cv_results_)
 
 
-def test_states_and_fitted_steps_travel_by_pickle_as_to_processes(monkeypatch):
-    travelled = []
+class Writes(Callback):
+    """Writes a letter for every epoch to a file, which other processes write to as well."""
 
-    def elsewhere(*args):
-        found = evaluate(*pickle.loads(pickle.dumps(args)))
-        travelled.append(found)
-        return pickle.loads(pickle.dumps(found))
+    def __init__(self, path=None):
+        self.path = path
 
+    def on_epoch_end(self, fit):
+        with open(self.path, "a") as file:
+            file.write("e")
+
+
+def test_states_and_fitted_steps_travel_to_processes(tmp_path):
     estimator, grid = CASES["pipeline"]
-    told = {"resource": "net__max_iter", "max_resources": 9, "factor": 2, "cv": 2}
-    monkeypatch.setattr("sknet.model_selection._search.evaluate", elsewhere)
-    ours = HalvingGridSearchCV(estimator, grid, **told).fit(X, y)
-    assert len(travelled) == 2 * sum(ours.n_candidates_)
-    assert all(each.saved is not None for each in travelled)
-    assert_same_search(ours, Grid(estimator, grid, **told).fit(X, y))
+    told = {"resource": "net__max_iter", "max_resources": 9, "factor": 2, "cv": 2, "refit": False}
+    counted = clone(estimator).set_params(net__callbacks=[Writes(tmp_path / "epochs")])
+    with parallel_config("loky", n_jobs=2):
+        ours = HalvingGridSearchCV(counted, grid, **told).fit(X, y)
+    theirs = Grid(estimator, grid, **told).fit(X, y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+    before = [0, *ours.n_resources_]
+    rungs = zip(ours.n_candidates_, ours.n_resources_, before, strict=False)
+    assert len((tmp_path / "epochs").read_text()) == 2 * sum(n * (last - first) for n, last, first in rungs)
+
+
+class Break(Callback):
+    """Takes a break in the middle of the second epoch of short fits."""
+
+    pauses = True
+    steps_per_block = 1
+
+    def on_block_end(self, fit):
+        return "stop" if fit.max_epochs < 9 and fit.epoch == 2 and fit.step % 2 == 0 else None
+
+    def on_epoch_end(self, fit):
+        return self.on_block_end(fit)
+
+
+def test_a_break_keeps_the_state_before_it():
+    told = {"max_resources": 9, "min_resources": 3, "factor": 3, "cv": ONE, "refit": False}
+    net, whole = (
+        MLPClassifier((8,), callbacks=callbacks, dropout=0.2, **SHORT) for callbacks in ([Break()], [])
+    )
+    ours = HalvingGridSearchCV(net, RATES, **told).fit(X, y)
+    theirs = Grid(net, RATES, resource="max_iter", **told).fit(X, y)
+    assert_same_results(ours.cv_results_, theirs.cv_results_)
+    [last] = [
+        score
+        for score, rung in zip(ours.cv_results_["mean_test_score"], ours.cv_results_["iter"], strict=True)
+        if rung == 1
+    ]
+    assert last == cross_val_score(whole.set_params(**ours.cv_results_["params"][-1]), X, y, cv=ONE).mean()
 
 
 class Tasks:

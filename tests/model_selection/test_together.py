@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, nn
-from sknet._parallel import jobs_of
 from sknet.callbacks import Callback
 from sknet.engine import fit_many
 from sknet.engine._many import run_together
@@ -167,15 +166,6 @@ def test_networks_are_fitted_in_threads_of_this_process():
     assert places(n_jobs=2) == {(me, False)}
     with parallel_config(n_jobs=2):
         assert places() == {(me, False)}
-
-
-def test_jobs_are_those_of_the_present_configuration():
-    for n_jobs in (1, 3, 2):
-        with parallel_config("threading", n_jobs=n_jobs):
-            assert jobs_of(None) == n_jobs
-        with parallel_config("sequential"):
-            assert jobs_of(2) == 1
-        assert jobs_of(2) == 2
 
 
 class Around(Callback):

@@ -5,35 +5,49 @@ import pytest
 
 from sknet import Tensor, nn
 from sknet.nn import Scope, bindings, run
-from sknet.nn._parameter import current_scope, next_draw
 
 
 class Draws(nn.Module):
+    """Returns masks, one drawn after the other."""
+
+    def __init__(self):
+        self.weight = nn.Parameter(np.full((1, 64), 2.0, "float32"))
+        self.dropout = nn.Dropout(0.5)
+
     def forward(self, n):
-        return [next_draw() for _ in range(n)]
+        return [self.dropout(self.weight).numpy().tobytes() for _ in range(n)]
 
 
 def test_draws_are_numbered():
-    scope = Scope({}, key=(1, 2), step=5)
-    assert run(Draws(), scope, (3,)) == [((1, 2), 5, 0), ((1, 2), 5, 1), ((1, 2), 5, 2)]
-    assert run(Draws(), scope, (1,)) == [((1, 2), 5, 0)]
+    scope = Scope({}, key=(1, 2), step=5, training=True)
+    masks = run(Draws(), scope, (3,))
+    assert len(set(masks)) == 3
+    assert run(Draws(), scope, (1,)) == masks[:1]
+    others = [Scope({}, key=key, step=step, training=True) for key, step in (((1, 2), 6), ((1, 3), 5))]
+    assert len({*masks, *(run(Draws(), other, (1,))[0] for other in others)}) == 5
 
 
 def test_draws_without_a_scope_are_fresh():
-    (first, _, _), (second, _, _) = Draws()(2)
+    first, second = Draws()(2)
     assert first != second
 
 
-def test_the_step_is_passed_on_as_it_is():
-    step = Tensor(3)
-    [(_, found, _)] = run(Draws(), Scope({}, key=(0, 0), step=step), (1,))
-    assert found is step
+def test_the_step_may_be_a_tensor():
+    found, expected = (
+        run(Draws(), Scope({}, key=(0, 0), step=step, training=True), (1,)) for step in (Tensor(3), 3)
+    )
+    assert found == expected
 
 
 def test_scopes_end():
-    assert current_scope() is None
-    run(Draws(), Scope({}, key=(0, 0)), (1,))
-    assert current_scope() is None
+    draws = Draws()
+    [place] = bindings(draws).values()
+    scope = Scope({place: Tensor(np.zeros((1, 64), "float32"))}, key=(0, 0))
+    for _ in range(2):
+        assert run(draws, scope, (2,)) == [bytes(256)] * 2  # zeros
+        first, second = draws(2)
+        assert first != second
+        assert bytes(256) not in (first, second)
 
 
 def test_registered_attributes():

@@ -1,12 +1,18 @@
-"""The loss of an ensemble, against NumPy."""
+"""Losses around losses: of members, columns, standardized targets and offsets, against NumPy."""
+
+import pickle
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.base import clone
 
-from sknet.exceptions import ShapeError
-from sknet.losses import GaussianNLL, Hinge, LogLoss, Quantile, SquaredError
-from sknet.losses._wrappers import Averaged, Columns, Standardized
+import sknet
+from sknet import ops
+from sknet.exceptions import DtypeError, ShapeError
+from sknet.losses import Focal, GaussianNLL, Hinge, LogLoss, Quantile, SquaredError
+from sknet.losses._wrappers import Averaged, Columns, Standardized, WithOffset
+from tests.losses.helpers import value_and_gradient
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(7, 6))
@@ -91,3 +97,48 @@ def test_methods_are_those_of_the_loss():
     assert not hasattr(Averaged([SquaredError()]), "predict_quantiles")
     with pytest.raises(AttributeError, match="'Averaged' object has no attribute 'nothing'"):
         quantiles.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("loss", [LogLoss(label_smoothing=0.1), Focal(), Hinge()], ids=str)
+def test_values_and_gradients_are_those_of_each_column(loss):
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(7, 9)), np.stack([rng.integers(0, n, 7) for n in (3, 2, 4)], axis=1)
+    values, gradient = value_and_gradient(Columns(loss, (3, 2, 4)), z, y)
+    parts = [value_and_gradient(loss, part, y[:, k]) for k, part in enumerate(np.split(z, [3, 5], axis=1))]
+    np.testing.assert_allclose(values, sum(v for v, _ in parts), rtol=1e-14)
+    np.testing.assert_allclose(gradient, np.concatenate([g for _, g in parts], axis=1), rtol=1e-14)
+
+
+def test_shapes_and_dtypes_that_do_not_fit():
+    loss = Columns(LogLoss(), (3, 2))
+    with pytest.raises(
+        ShapeError, match=r"must have shape \(n_samples, 2\), and the output \(n_samples, 5\)"
+    ):
+        loss.values(np.zeros((4, 4)), np.zeros((4, 2), int))
+    with pytest.raises(DtypeError, match="Columns got targets of dtype float64"):
+        loss.values(np.zeros((4, 5)), np.zeros((4, 2)))
+    with pytest.raises(ValueError, match=r"y\[:, 1\] must be a class, an integer from 0 to 1"):
+        loss.check_target(np.array([[2, 2]]))
+
+
+def test_loss_splits_targets():
+    loss = WithOffset(Columns(sknet.losses.LogLoss(), (2, 3)), 2, (0.0,) * 5, (1.0,) * 5)
+    y, offset, z = RNG.integers(2, size=(6, 2)), RNG.normal(size=(6, 5)), RNG.normal(size=(6, 5))
+    found = loss.values(z, loss.joined(y, offset)).numpy()
+    np.testing.assert_allclose(found, loss.loss.values(z + offset, y).numpy())
+    with pytest.raises(ValueError, match="targets and offsets"):
+        loss.values(z, y)
+
+
+def test_predictions_of_a_standardized_loss_are_in_units_of_the_targets():
+    loss = Standardized(Quantile([0.1, 0.5, 0.9]), (1.0, 10.0), (2.0, 5.0))
+    z = np.random.default_rng(0).normal(size=(4, 6))
+    inner = loss.loss
+    scale, mean = np.array([2.0, 5.0]), np.array([1.0, 10.0])
+    for name, more in (("predict", ()), ("predict_quantiles", ()), ("predict_interval", (0.8,))):
+        expected = getattr(inner, name)(z, *more).numpy() * scale + mean
+        np.testing.assert_allclose(getattr(loss, name)(z, *more).numpy(), expected, rtol=1e-14)
+    assert not hasattr(loss, "predict_std")
+    assert not hasattr(Standardized(SquaredError()), "predict_quantiles")
+    assert pickle.loads(pickle.dumps(loss)) == loss == clone(loss)
+    assert ops.astype(loss.predict(z.astype("float32")), "float32").dtype == np.float32
