@@ -10,12 +10,9 @@ import scipy.sparse
 
 from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.engine import Accuracy, Batches, History, RSquared
-from sknet.engine._fit import saved_fit
-from sknet.engine._loop import Settings, Validation, train
-from sknet.engine._scores import Gathered
 from sknet.exceptions import FitInterruptedWarning, StateError
 from sknet.optim import schedules
+from sknet.persistence import read, write
 from tests.engine.helpers import assert_same, assert_same_state
 
 RNG = np.random.default_rng(0)
@@ -106,59 +103,41 @@ CASES = {
 }
 
 
-def spread(outputs, rows):
+def spread(y, predictions):
     """Return a score that needs all rows at once."""
-    return {"score": float(np.diff(np.sort(outputs[:, 0])).max())}
+    return float(np.diff(np.sort(predictions[:, 0])).max())
 
 
 def fit(network, optimizer, options, callbacks=(), saved=None, max_iter=7):
-    """Train a new model; return it, its history, how it ended, and its early stopping."""
+    """Train a new model; return it, its history, and its early stopping."""
     told = {"X": X, "y": LABELS, "weight": None, "loss": "log_loss", "patience": 3, "tol": 1e-4} | options
-    model = Model(
-        network(),
-        told["loss"],
-        optimizer,
-        **{"random_state": 0}
-        | {
-            name: value
-            for name, value in options.items()
-            if name in ("compile", "dtype", "alpha", "random_state")
-        },
-    )
-    rows = [np.arange(KEPT), np.arange(KEPT, N)] if told.get("validated", True) else [None]
-    parts = [
-        Batches(told["X"], told["y"], told["weight"], 16, model.dtype, model.device, part) for part in rows
-    ]
+    known = ("compile", "dtype", "alpha", "random_state")
+    params = {"random_state": 0} | {name: value for name, value in options.items() if name in known}
+    model = Model(network(), told["loss"], optimizer, **params)
+    is_validated = told.get("validated", True)
 
-    def score_of(batches):
-        if told.get("gathered"):
-            return lambda: Gathered(batches.n_samples, spread, ["score"])
-        return (
-            Accuracy
-            if told["y"] is LABELS
-            else lambda: RSquared(batches.y, batches.weight, model.loss_function)
-        )
+    def part(rows):
+        return [None if told[name] is None else told[name][rows] for name in ("X", "y", "weight")]
 
-    validation = Validation(parts[1], score_of(parts[1])) if len(parts) > 1 else None
-    stopping = EarlyStopping(patience=told["patience"], tol=told["tol"], restore_best=validation is not None)
-    settings = Settings(max_iter=max_iter, shuffle=told.get("shuffle", True))
-    history = History()
-    outcome = train(
-        model,
-        parts[0],
-        history,
-        settings,
-        score_of(parts[0]),
-        validation,
-        [*callbacks, stopping],
-        saved=saved,
+    held_out = dict(zip(("X_val", "y_val", "sample_weight_val"), part(slice(KEPT, N)), strict=True))
+    score = spread if told.get("gathered") else "accuracy" if told["y"] is LABELS else "r2"
+    stopping = EarlyStopping(patience=told["patience"], tol=told["tol"], restore_best=is_validated)
+    history = model.fit(
+        *part(slice(KEPT if is_validated else N)),
+        **held_out if is_validated else {},
+        epochs=max_iter,
+        batch_size=16,
+        shuffle=told.get("shuffle", True),
+        scores={"score": score},
+        callbacks=[*callbacks, stopping],
+        resume_from=saved,
     )
-    return model, history, outcome, stopping
+    return model, history, stopping
 
 
 def assert_same_end(one, other):
     """Compare all results of a fit, except times."""
-    (a, history, outcome, stopping), (b, its_history, its_outcome, its_stopping) = one, other
+    (a, history, stopping), (b, its_history, its_stopping) = one, other
     assert_same_state(a.state, b.state)
     assert_same(a.memory.untrained, b.memory.untrained)
     assert a.memory.key == b.memory.key
@@ -168,8 +147,7 @@ def assert_same_end(one, other):
     for name in history:
         if name != "time":
             assert repr(history[name]) == repr(its_history[name]), name
-    assert history.n_epochs == its_history.n_epochs == its_outcome.n_iter == outcome.n_iter
-    assert (outcome.stopped_by is None) == (its_outcome.stopped_by is None)
+    assert history.n_epochs == its_history.n_epochs
     found, its = ((s.best_, s.best_epoch_, s.best_step_) for s in (stopping, its_stopping))
     assert found == its
 
@@ -194,7 +172,7 @@ def test_resumed_is_as_if_not_interrupted(name, every, tmp_path, monkeypatch, re
             fit(network, optimizer, options | random_state, [Checkpoint(folder, every=every), Dies(int(at))])
         seed.seed(2)  # whoever resumes has drawn other numbers in between
         again = [Checkpoint(folder, every=every, resume=True)]
-        resumed = fit(network, optimizer, options | random_state, again, saved_fit(again))
+        resumed = fit(network, optimizer, options | random_state, again)
         assert_same_end(whole, resumed)
 
 
@@ -204,33 +182,33 @@ def test_a_fit_that_dies_again_and_again(tmp_path):
     for at in range(2, whole[0].progress.step, 2):
         callbacks = [Checkpoint(tmp_path, every="1 step", resume=True), Dies(at)]
         with pytest.raises(RuntimeError, match="died"):
-            fit(network, optimizer, options, callbacks, saved_fit(callbacks))
+            fit(network, optimizer, options, callbacks)
     last = [Checkpoint(tmp_path, every="1 step", resume=True)]
-    assert_same_end(whole, fit(network, optimizer, options, last, saved_fit(last)))
+    assert_same_end(whole, fit(network, optimizer, options, last))
 
 
 def test_a_finished_fit_is_returned_as_it_was(tmp_path):
-    network, optimizer, options = CASES["adam"]
+    network, optimizer, options = *CASES["adam"][:2], {"tol": 0.1}
     for max_iter, more in ((3, 3), (30, 40)):  # ended by the limit, and by early stopping
         folder = tmp_path / str(max_iter)
         whole = fit(network, optimizer, options, [Checkpoint(folder)], max_iter=max_iter)
-        again = fit(network, optimizer, options, saved=saved_fit([], folder), max_iter=more)
+        again = fit(network, optimizer, options, saved=folder, max_iter=more)
         expected = whole[0].state.progress._replace(total_steps=more * 7)
         assert again[0].progress == expected
         again[0].progress = whole[0].progress
         assert_same_end(whole, again)
-        assert (whole[2].stopped_by is None) == (max_iter == 3)
+        assert (whole[1].n_epochs == max_iter) == (max_iter == 3)
 
 
 def test_a_finished_fit_continues_to_a_larger_limit(tmp_path):
     network, optimizer, options = CASES["adam"]
     fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=2)
-    longer = fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=6)
+    longer = fit(network, optimizer, options, saved=tmp_path, max_iter=6)
     assert_same_end(fit(network, optimizer, options, max_iter=6), longer)
     with pytest.raises(
         StateError, match=r"last.safetensors is in epoch 2, but max_iter is 1: it must be as large"
     ):
-        fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=1)
+        fit(network, optimizer, options, saved=tmp_path, max_iter=1)
 
 
 class Interrupts(Callback):
@@ -252,36 +230,44 @@ def test_an_interrupted_fit_is_saved_where_it_was(tmp_path, at):
     whole = fit(network, optimizer, options)
     with pytest.warns(FitInterruptedWarning):
         fit(network, optimizer, options, [Checkpoint(tmp_path, every=100), Interrupts(at)])
-    assert_same_end(whole, fit(network, optimizer, options, saved=saved_fit([], tmp_path)))
+    assert_same_end(whole, fit(network, optimizer, options, saved=tmp_path))
 
 
-def test_a_checkpoint_of_another_version_is_refused_by_version(tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_version_is_refused_by_version(tmp_path):
     network, optimizer, options = CASES["adam"]
-    monkeypatch.setattr("sknet.engine._fit.VERSION", 9)
     fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=1)
-    monkeypatch.undo()
+    path = tmp_path / "last.safetensors"
+    write(path, {**read(path, "checkpoint"), "version": 9}, "checkpoint")
     with pytest.raises(
         StateError, match=r"is a checkpoint of version 9, written by sknet .*; this one reads version 2"
     ):
-        fit(network, optimizer, options, saved=saved_fit([], tmp_path))
+        fit(network, optimizer, options, saved=tmp_path)
 
 
 class Pauses(Callback):
+    """Stops, and notes that it has."""
+
     pauses = True
-
-    def on_epoch_end(self, fit):
-        return "stop" if fit.epoch % 2 == 0 else None
-
-
-class PausesInside(Callback):
-    pauses = True
-    steps_per_block = 1
 
     def on_fit_begin(self, fit):
-        self.began = fit.step
+        self.began, self.stops = fit.step, False
+
+    def _stop_if(self, stops):
+        self.stops = self.stops or stops
+        return "stop" if stops else None
+
+    def on_epoch_end(self, fit):
+        return self._stop_if(fit.epoch % 2 == 0)
+
+
+class PausesInside(Pauses):
+    steps_per_block = 1
 
     def on_block_end(self, fit):
-        return "stop" if fit.step == self.began + 3 else None
+        return self._stop_if(fit.step == self.began + 3)
+
+    def on_epoch_end(self, fit):
+        return None
 
 
 class Stops(Pauses):
@@ -292,10 +278,11 @@ class Stops(Pauses):
 def test_a_pause_is_not_final(tmp_path, pause):
     network, optimizer, options = CASES["adam"]
     whole = fit(network, optimizer, options)
-    breaks, part = 0, None
-    while part is None or isinstance(part[2].stopped_by, pause):
-        callbacks = [Checkpoint(tmp_path, every=100, resume=True), pause()]
-        part = fit(network, optimizer, options, callbacks, saved_fit(callbacks))
+    breaks, pausing = 0, None
+    while pausing is None or pausing.stops:
+        pausing = pause()
+        callbacks = [Checkpoint(tmp_path, every=100, resume=True), pausing]
+        part = fit(network, optimizer, options, callbacks)
         breaks += 1
     assert breaks > 2
     assert_same_end(whole, part)
@@ -304,20 +291,20 @@ def test_a_pause_is_not_final(tmp_path, pause):
 def test_a_stop_is_final(tmp_path):
     network, optimizer, options = CASES["adam"]
     stopped = fit(network, optimizer, options, [Checkpoint(tmp_path / "other"), Stops()])
-    again = fit(network, optimizer, options, [Stops()], saved_fit([], tmp_path / "other"))
+    again = fit(network, optimizer, options, [Stops()], tmp_path / "other")
     assert_same_end(stopped, again)
 
 
 def other_values(array):
     changed = array.copy()
-    (changed.data if scipy.sparse.issparse(changed) else changed).reshape(-1)[-1] += 1
+    (changed.data if scipy.sparse.issparse(changed) else changed).reshape(-1)[0] += 1
     return changed
 
 
 # the change, and its description in the error
 OTHERS = {
     "a value of X": ({"X": other_values(X)}, "other data: X has other values"),
-    "the shape of X": ({"X": X[:, :5]}, r"other data: the shape of X was \(150, 6\) and is \(150, 5\)"),
+    "the shape of X": ({"X": X[:, :5]}, r"other data: the shape of X was \(110, 6\) and is \(110, 5\)"),
     "the dtype of X": ({"X": X.astype("f8")}, "the dtype of X was 'float32' and is 'float64'"),
     "sparse X": ({"X": scipy.sparse.csr_array(X)}, "other data: the format of X was None and is 'csr'"),
     "a label": ({"y": 1 - LABELS}, "other data: y has other values; validation y has other values"),
@@ -342,7 +329,7 @@ def test_another_fit_is_rejected_by_name(name, tmp_path):
     fit(network, optimizer, {}, [Checkpoint(tmp_path)], max_iter=1)
     changed, message = OTHERS[name]
     with pytest.raises(StateError, match=rf"last.safetensors is of a fit with .*{message}"):
-        fit(network, optimizer, changed, saved=saved_fit([], tmp_path))
+        fit(network, optimizer, changed, saved=tmp_path)
 
 
 OPTIMIZERS = {
@@ -357,7 +344,7 @@ def test_another_optimizer_is_rejected_by_name(name, tmp_path):
     network, (optimizer, message) = CASES["adam"][0], OPTIMIZERS[name]
     fit(network, optim.SGD(0.01), {}, [Checkpoint(tmp_path)], max_iter=1)
     with pytest.raises(StateError, match=f"with other parameters: {message}"):
-        fit(network, optimizer, {}, saved=saved_fit([], tmp_path))
+        fit(network, optimizer, {}, saved=tmp_path)
 
 
 def thawed():
@@ -395,7 +382,7 @@ def test_another_network_is_rejected_by_layer(name, tmp_path):
     other, message = NETWORKS[name]
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
     with pytest.raises(StateError, match=f"last.safetensors is a checkpoint of another network: {message}"):
-        fit(other, optim.SGD(), {}, saved=saved_fit([], tmp_path))
+        fit(other, optim.SGD(), {}, saved=tmp_path)
 
 
 def test_a_stateful_callback_must_be_present(tmp_path):
@@ -405,7 +392,7 @@ def test_a_stateful_callback_must_be_present(tmp_path):
     with pytest.raises(
         StateError, match="has the state of a callback EarlyStopping, but this fit has no Early"
     ):
-        fit(network, optimizer, {}, saved=saved_fit([], tmp_path))
+        fit(network, optimizer, {}, saved=tmp_path)
 
 
 def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monkeypatch):
@@ -416,7 +403,7 @@ def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monk
         "last.safetensors was written where rounding .*: steps was 'EagerSteps' and is 'CompiledSteps'. The"
     )
     with pytest.warns(UserWarning, match=said):
-        fit(network, optimizer, {}, saved=saved_fit([], tmp_path), max_iter=2)
+        fit(network, optimizer, {}, saved=tmp_path, max_iter=2)
 
 
 class Freezes(Callback):
@@ -441,7 +428,7 @@ def test_layers_frozen_and_unfrozen_by_a_callback(freezes, thaws, name, validate
     whole = fit(network, optimizer, options, [Freezes(freezes, thaws)])
     with pytest.raises(RuntimeError, match="died"):
         fit(network, optimizer, options, [Freezes(freezes, thaws), saves, Dies(at)])
-    resumed = fit(network, optimizer, options, [Freezes(freezes, thaws)], saved=saved_fit([], tmp_path))
+    resumed = fit(network, optimizer, options, [Freezes(freezes, thaws)], saved=tmp_path)
     assert_same_end(whole, resumed)
     for model in (whole[0], resumed[0]):
         model.module.requires_grad_(True)
@@ -465,5 +452,5 @@ def test_the_recorded_blas_is_numpys(order, monkeypatch, tmp_path):
     found = SimpleNamespace(info=lambda: list(order))
     monkeypatch.setattr("sknet.engine._fit.libraries", lambda: found)
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
-    environment = saved_fit([], tmp_path).state["environment"]
+    environment = read(tmp_path / "last.safetensors", "checkpoint")["environment"]
     assert (environment["BLAS"], environment["BLAS threads"]) == ("2", 4)

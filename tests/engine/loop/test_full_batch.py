@@ -5,9 +5,7 @@ import pytest
 from scipy.optimize import minimize as scipys
 from sklearn.exceptions import ConvergenceWarning
 
-from sknet import Model, nn
-from sknet.engine import Batches
-from sknet.engine._lbfgs import minimize
+from sknet import MLPRegressor, Model, nn
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import LBFGS
@@ -22,25 +20,27 @@ def linear(loss="squared_error", optimizer=None, dtype="float64", alpha=0.0):
     return Model(nn.Linear(3, 2), loss, optimizer or LBFGS(), dtype=dtype, alpha=alpha, random_state=0)
 
 
-def run(model, y=Y, weight=None, max_iter=500, tol=1e-8, verbose=False):
-    batches = Batches(X, y, weight, len(X), model.dtype, model.device)
-    return minimize(model, batches, max_iter, tol, verbose)
+def run(model, weight=None, epochs=500, **more):
+    """Return the number of iterations, and the loss after the last."""
+    history = model.fit(X, Y, weight, epochs=epochs, **more)
+    return history.n_epochs, history["loss"][-1]
 
 
 @pytest.mark.parametrize("weight", [None, W], ids=["alike", "weighted"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_finds_the_least_squares_solution(weight, dtype):
-    model = linear(dtype=dtype)
-    n_iter, loss = run(model, weight=weight, tol=1e-4 if dtype == "float32" else 1e-9)
+    told = {"alpha": 0.0, "tol": 1e-4 if dtype == "float32" else 1e-9, "max_iter": 500, "random_state": 0}
+    plain = {"scale_inputs": False, "scale_target": False}
+    model = MLPRegressor((), optimizer="lbfgs", dtype=dtype, **told, **plain).fit(X, Y, weight)
     root = np.ones((40, 1)) if weight is None else np.sqrt(weight)[:, None]
     solution, *_ = np.linalg.lstsq(root * np.column_stack([X, np.ones(40)]), root * Y, rcond=None)
     atol = 1e-3 if dtype == "float32" else 1e-5
-    np.testing.assert_allclose(model.parameters["weight"], solution[:3], atol=atol)
-    np.testing.assert_allclose(model.parameters["bias"], solution[3], atol=atol)
-    assert model.parameters["weight"].dtype == dtype
+    np.testing.assert_allclose(model.coefs_[0], solution[:3], atol=atol)
+    np.testing.assert_allclose(model.intercepts_[0], solution[3], atol=atol)
+    assert model.coefs_[0].dtype == dtype
     residual = 0.5 * (model.predict(X) - Y) ** 2
-    assert loss == pytest.approx(np.average(residual.mean(axis=1), weights=weight), rel=1e-4)
-    assert model.progress.step == n_iter > 1
+    assert model.loss_ == pytest.approx(np.average(residual.mean(axis=1), weights=weight), rel=1e-4)
+    assert model.model_.progress.step == model.n_iter_ > 1
 
 
 def test_the_penalty_is_part_of_the_objective():
@@ -65,12 +65,12 @@ def test_a_limit_is_warned_of(limit, optimizer):
     with pytest.warns(
         ConvergenceWarning, match=r"lbfgs failed to converge after \d iteration\(s\): .*Raise max_iter"
     ):
-        run(linear(optimizer=optimizer), max_iter=limit)
+        run(linear(optimizer=optimizer), epochs=limit)
 
 
 def test_verbose_prints_each_iteration(capsys):
     with pytest.warns(ConvergenceWarning):
-        run(linear(), max_iter=3, verbose=True)
+        run(linear(), epochs=3, verbose=True)
     assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
         f"Iteration {i}" for i in (1, 2, 3)
     ]
@@ -101,7 +101,7 @@ def test_an_interrupt_keeps_the_last_whole_iteration():
     assert n_iter >= 1
     other = linear()
     with pytest.warns(ConvergenceWarning):
-        _, expected = run(other, max_iter=n_iter)
+        _, expected = run(other, epochs=n_iter)
     np.testing.assert_array_equal(model.parameters["weight"], other.parameters["weight"])
     assert loss == expected
 

@@ -8,11 +8,6 @@ import pytest
 
 from sknet import Model, nn
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.callbacks._callback import HOOKS
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._fit import Source
-from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Settings, Validation, train
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 from sknet.optim import LBFGS, SGD, Adam
 from tests.engine.helpers import assert_same, assert_same_state
@@ -28,6 +23,9 @@ class Recorder(Callback):
 
     def __init__(self, name="", log=None, at=None, answer=None, error=None, nth=1):
         self.name, self.log, self.at, self.answer, self.error, self.nth = name, log, at, answer, error, nth
+
+    def __sklearn_clone__(self):
+        return self  # with the same log
 
     def _called(self, hook, fit):
         self.log.append((self.name, hook) if self.name else hook)
@@ -72,22 +70,21 @@ def model_for(optimizer=None, **params):
     )
 
 
-def in_steps(callbacks, epochs=3, model=None, weight=None, history=None, **more):
+def in_steps(callbacks, epochs=3, model=None, weight=None, **more):
+    """Return a model, the history of its fit, and the number of its epochs."""
     model = model_for() if model is None else model
-    batches = Batches(X, CLASSES, weight, 16, model.dtype, model.device)
-    history = History() if history is None else history
-    outcome = train(model, batches, history, Settings(epochs), Accuracy, callbacks=callbacks, **more)
-    return model, history, outcome.n_iter, outcome
+    more = {"batch_size": 16, "scores": {"score": "accuracy"}} | more
+    history = model.fit(X, CLASSES, weight, epochs=epochs, callbacks=callbacks, **more)
+    return model, history, history.n_epochs
 
 
-def full_batch(callbacks, epochs=3, model=None, history=None, **more):
-    model = model_for(LBFGS()) if model is None else model
-    batches = Batches(X, CLASSES, None, 50, model.dtype, model.device)
-    history = History() if history is None else history
-    n_iter, _ = minimize(model, batches, epochs, 1e-9, False, history, callbacks, **more)
-    return model, history, n_iter, None
+def full_batch(callbacks, epochs=3):
+    model = model_for(LBFGS())
+    history = model.fit(X, CLASSES, epochs=epochs, callbacks=callbacks)
+    return model, history, history.n_epochs
 
 
+HOOKS = ("on_fit_begin", "on_epoch_begin", "on_block_end", "on_epoch_end", "on_fit_end")
 LOOPS = pytest.mark.parametrize("loop", [in_steps, full_batch])
 IGNORED = pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
 EPOCH = ["on_epoch_begin", "on_block_end", "on_epoch_end"]
@@ -171,7 +168,8 @@ def test_what_a_hook_sees(loop):
 
         def on_epoch_end(self, fit):
             seen.append((fit.epoch, fit.record["loss"], fit.history["loss"][-1], fit.model.progress is None))
-            assert fit.estimator is fit.training is fit.validation is None
+            assert fit.estimator is fit.validation is None
+            assert fit.training.X is X
             assert fit.monitor == "loss"
             assert fit.directions["loss"] is False
             assert fit.batches.n_samples == 50
@@ -247,8 +245,7 @@ def test_early_stopping_reads_what_another_callback_adds():
     stopping = EarlyStopping("peak", patience=2, tol=0)
     for every in (1, 3):
         stopping = EarlyStopping("peak", patience=2, tol=0)
-        _, _, n_iter, outcome = in_steps([stopping, Adding("peak", value, every, higher=True)], 20)
-        assert outcome.stopped_by is stopping
+        _, _, n_iter = in_steps([stopping, Adding("peak", value, every, higher=True)], 20)
         assert (stopping.best_, stopping.best_epoch_, stopping.best_step_) == (0, 3, 3 * BATCHES)
         assert n_iter == (6 if every == 1 else 12)
     stopping = EarlyStopping("peak", patience=2, tol=0, higher_is_better=False)
@@ -271,9 +268,8 @@ def test_early_stopping_requires_an_existing_number_and_its_direction():
 def test_stop_ends_the_fit_in_order(hook, n_iter, loop):
     log = []
     first, second = Recorder("a", log, at=hook, answer="stop"), Recorder("b", log)
-    model, history, found, outcome = loop([first, second])
-    assert found == n_iter == history.n_epochs
-    assert outcome is None or (outcome.stopped_by is first and not outcome.interrupted)
+    model, _, found = loop([first, second])
+    assert found == n_iter
     assert log[-2:] == [("b", "on_fit_end"), ("a", "on_fit_end")]
     assert ("b", hook) in log  # the others are called too
     assert not first.failed
@@ -284,7 +280,7 @@ def test_stop_ends_the_fit_in_order(hook, n_iter, loop):
 def test_stop_in_the_middle_of_an_epoch_ends_the_epoch():
     log = []
     stopping = EachBatch(log=log, at="on_block_end", answer="stop", nth=BATCHES + 2)
-    model, history, n_iter, _ = in_steps([stopping])
+    model, history, n_iter = in_steps([stopping])
     assert (n_iter, model.progress.step, model.progress.samples) == (2, BATCHES + 2, 50 + 32)
     assert log[-2:] == ["on_epoch_end", "on_fit_end"]
     other = model_for()
@@ -350,7 +346,7 @@ def test_an_error_of_a_callback_that_keeps_the_result_is_a_warning(hook, which, 
     log = []
     callbacks = [Keeping(name, log, at=hook if which == name else None, error=Error("full")) for name in "ab"]
     with pytest.warns(CallbackWarning, match=rf"Keeping.{hook} raised Error\('full'\): .*kept"):
-        _, history, n_iter, _ = loop(callbacks)
+        _, history, n_iter = loop(callbacks)
     whole = {"on_epoch_end": 1, "on_fit_end": 3, "on_block_end": int(loop is full_batch)}
     assert n_iter == whole.get(hook, 0)
     assert history.n_epochs == n_iter
@@ -389,7 +385,7 @@ def test_a_diverging_fit_calls_on_fit_end_too():
 def test_an_interrupt_keeps_the_result(loop):
     recorder = Recorder(log=[], at="on_epoch_end", error=KeyboardInterrupt(), nth=2)
     with pytest.warns(FitInterruptedWarning, match="interrupted by user after 2 whole"):
-        _, history, n_iter, _ = loop([recorder])
+        _, history, n_iter = loop([recorder])
     assert n_iter == history.n_epochs == 2
     assert isinstance(recorder.exception, KeyboardInterrupt)
     assert not recorder.failed
@@ -433,7 +429,7 @@ def test_the_best_weights_of_lbfgs():
     scores = Adding("peak", lambda fit: -abs(fit.epoch - 3), higher=True)
     with pytest.warns(UserWarning, match="failed to converge"):
         shorter, *_ = full_batch([], 3)
-    model, _, n_iter, _ = full_batch([scores, EarlyStopping("peak", patience=1, tol=0)], 20)
+    model, _, n_iter = full_batch([scores, EarlyStopping("peak", patience=1, tol=0)], 20)
     assert n_iter == 5
     assert_same(model.parameters, shorter.parameters)
 
@@ -449,46 +445,16 @@ def test_a_failed_fit_restores_nothing():
     assert_same(model.parameters, weights_after(3))
 
 
-def test_what_a_source_offers():
-    seen = {}
-
-    class Looking(Callback):
-        def on_epoch_end(self, fit):
-            seen.update(estimator=fit.estimator, training=fit.training, validation=fit.validation)
-            seen.update(monitor=fit.monitor, mine=fit.directions["mine"])
-
-    class Mine(Source):
-        monitor, measured = "mine", {"loss": False, "mine": True}
-
-        def estimator(self, epoch):
-            return f"after {epoch}"
-
-        def training(self):
-            return "some"
-
-        def validation(self):
-            return "others"
-
-    in_steps([Looking()], 2, source=Mine())
-    assert seen == {
-        "estimator": "after 2",
-        "training": "some",
-        "validation": "others",
-        "monitor": "mine",
-        "mine": True,
-    }
-
-
 def test_the_validation_decides_what_a_fit_goes_by():
-    model, seen = model_for(), []
+    seen = []
 
     class Looking(Callback):
         def on_fit_begin(self, fit):
-            seen.append(fit.monitor)
+            seen.append((fit.monitor, fit.directions[fit.monitor]))
 
-    held_out = Validation(Batches(X[:9], CLASSES[:9], None, 9, model.dtype, model.device), Accuracy)
-    in_steps([Looking()], 1, model, validation=held_out)
-    assert seen == ["validation_score"]
+    in_steps([Looking()], 1)
+    in_steps([Looking()], 1, X_val=X[:9], y_val=CLASSES[:9])
+    assert seen == [("loss", False), ("validation_loss", False)]
 
 
 def test_hooks_that_nobody_defines_cost_nothing():

@@ -1,14 +1,17 @@
 """The training loop: epochs, patience, validation, and interruptions."""
 
+import itertools
+import time
+import warnings
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.exceptions import ConvergenceWarning
 
-from sknet import Model, nn
+from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import EarlyStopping
-from sknet.callbacks._callback import fresh_callbacks
-from sknet.engine import Accuracy, Batches, History, RSquared, _runners
-from sknet.engine._loop import Settings, Validation, train
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import SGD, Adam
@@ -29,13 +32,10 @@ def model_for(loss="log_loss", **params):
     return Model(net, loss, **{"dtype": "float64", "random_state": 0} | params)
 
 
-def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None, history=None, callbacks=()):
-    settings = settings or Settings(max_iter=4)
+def run(model, X=X, y=None, weight=None, size=16, epochs=4, **more):
     y = (TARGET if isinstance(model.loss_function, SquaredError) else CLASSES) if y is None else y
-    batches = Batches(X, y, weight, size, model.dtype, model.device)
-    history = History() if history is None else history
-    score = Accuracy if y.ndim == 1 else lambda: RSquared(batches.y, batches.weight, model.loss_function)
-    return train(model, batches, history, settings, score, validation, callbacks), history
+    scores = {"score": "accuracy" if y.ndim == 1 else "r2"}
+    return model.fit(X, y, weight, epochs=epochs, batch_size=size, scores=scores, **more)
 
 
 @pytest.mark.parametrize("weight", [None, RNG.uniform(0.1, 2, 50)], ids=["alike", "weighted"])
@@ -43,7 +43,7 @@ def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None
 def test_an_epoch_is_one_step_a_batch(weight, optimizer):
     """The loop captures and replays a step; the model's own runs eagerly."""
     looped, stepped = (model_for(optimizer=optimizer, alpha=0.1) for _ in range(2))
-    _, history = run(looped, Settings(max_iter=3, shuffle=False), weight=weight)
+    history = run(looped, epochs=3, shuffle=False, weight=weight)
     for epoch in range(3):
         total = 0.0
         for start in range(0, 50, 16):
@@ -63,7 +63,7 @@ def test_training_scores_are_those_of_the_running_outputs(loss):
     model = Model(
         nn.Linear(4, 3 if loss == "log_loss" else 2), loss, SGD(1e-12), dtype="float64", random_state=0
     )
-    _, history = run(model, Settings(max_iter=1))
+    history = run(model, epochs=1)
     output = model(X).numpy()
     if loss == "log_loss":
         expected = (output.argmax(axis=1) == CLASSES).mean()
@@ -95,20 +95,15 @@ def test_sparse_rows():
 
 
 def test_patience_ends_the_fit():
-    model = model_for(optimizer=SGD(1e-9))
     stopping = EarlyStopping(tol=1e3, patience=3)
-    outcome, history = run(model, Settings(max_iter=100), callbacks=[stopping])
-    assert (outcome.n_iter, outcome.stopped_by, outcome.interrupted) == (5, stopping, False)
-    assert len(history["loss"]) == 5
-    outcome, _ = run(model_for(), Settings(max_iter=2), callbacks=[EarlyStopping(tol=0)])
-    assert (outcome.n_iter, outcome.stopped_by) == (2, None)
+    history = run(model_for(optimizer=SGD(1e-9)), epochs=100, callbacks=[stopping])
+    assert len(history["loss"]) == history.n_epochs == 5
+    assert run(model_for(), epochs=2, callbacks=[EarlyStopping(tol=0)]).n_epochs == 2
 
 
 def test_a_schedule_that_can_lower_the_rate_does_so_first(capsys):
     model = model_for(optimizer=SGD(Adaptive(1e-5)))
-    stopping = EarlyStopping(tol=1e3, patience=1, verbose=True)
-    outcome, history = run(model, Settings(max_iter=100), callbacks=[stopping])
-    assert outcome.stopped_by is stopping
+    history = run(model, epochs=100, callbacks=[EarlyStopping(tol=1e3, patience=1, verbose=True)])
     assert history["lr"] == pytest.approx([1e-5] * 3 + [2e-6] * 2 + [4e-7] * 2)
     assert model.progress.reductions == 2
     printed = capsys.readouterr().out
@@ -117,47 +112,49 @@ def test_a_schedule_that_can_lower_the_rate_does_so_first(capsys):
 
 
 def test_schedules_see_the_whole_fit():
-    model = model_for(optimizer=Adam(Cosine(0.1)))
-    _, history = run(model, Settings(max_iter=5))
+    history = run(model_for(optimizer=Adam(Cosine(0.1))), epochs=5)
     assert history["lr"][-1] == pytest.approx(0, abs=1e-12)
-    model = model_for(optimizer=SGD(InverseScaling(0.1, 0.5)))
-    _, history = run(model, Settings(max_iter=3))
+    history = run(model_for(optimizer=SGD(InverseScaling(0.1, 0.5))), epochs=3)
     assert history["lr"] == pytest.approx([0.1 / np.sqrt(50 * k + 1) for k in range(3)])
 
 
+HELD_OUT = {"X_val": X[:20], "y_val": CLASSES[:20]}
+
+
 def validated(model, weight=None):
-    batches = Batches(X[:20], CLASSES[:20], weight, 8, model.dtype, model.device)
-    return Validation(batches, Accuracy)
+    """Return loss and accuracy of the held-out rows as the model is."""
+    output = model(X[:20], training=False).numpy()
+    values = LogLoss().values(output, CLASSES[:20]).numpy()
+    right = output.argmax(axis=1) == CLASSES[:20]
+    return [np.average(x, weights=weight) for x in (values, right)]
 
 
 def test_best_weights_are_those_of_the_best_score():
     model = model_for(optimizer=Adam(0.3))
-    validation = validated(model)
-    stopping = EarlyStopping(tol=0, patience=50)
-    _, history = run(model, Settings(max_iter=30), validation=validation, callbacks=[stopping])
-    assert validation.evaluate(model)["score"] == max(history["validation_score"]) == stopping.best_
+    stopping = EarlyStopping("validation_score", tol=0, patience=50)
+    history = run(model, epochs=30, callbacks=[stopping], **HELD_OUT)
     best = int(np.argmax(history["validation_score"]))
+    loss, score = validated(model)
+    assert score == max(history["validation_score"]) == stopping.best_
     assert (stopping.best_epoch_, stopping.best_step_) == (best + 1, (best + 1) * 4)
-    assert validation.evaluate(model)["loss"] == pytest.approx(history["validation_loss"][best])
+    assert loss == pytest.approx(history["validation_loss"][best])
 
 
 def test_validation_is_the_weighted_mean_of_all_rows():
     model, weight = model_for(), RNG.uniform(0, 2, 20)
-    loss, score = validated(model, weight).evaluate(model).values()
-    output = model(X[:20], training=False).numpy()
-    values = LogLoss().values(output, CLASSES[:20]).numpy()
-    assert loss == pytest.approx(np.average(values, weights=weight))
-    assert score == pytest.approx(np.average(output.argmax(axis=1) == CLASSES[:20], weights=weight))
+    history = run(model, epochs=1, **HELD_OUT, sample_weight_val=weight)
+    found = history["validation_loss"][0], history["validation_score"][0]
+    assert found == pytest.approx(validated(model, weight))
 
 
 def test_batches_of_zero_weight_are_skipped():
     weight = np.ones(50)
     weight[16:32] = 0
     model, shorter = model_for(), model_for()
-    settings = Settings(max_iter=2, shuffle=False)
-    _, history = run(model, settings, weight=weight)
+    settings = {"epochs": 2, "shuffle": False}
+    history = run(model, weight=weight, **settings)
     kept = np.r_[0:16, 32:50]
-    run(shorter, settings, X=X[kept], y=CLASSES[kept], weight=weight[kept])
+    run(shorter, **settings, X=X[kept], y=CLASSES[kept], weight=weight[kept])
     assert model.progress.step == shorter.progress.step == 6
     for name, array in shorter.parameters.items():
         np.testing.assert_allclose(model.parameters[name], array)
@@ -170,14 +167,14 @@ def test_divergence_names_epoch_batch_and_parameter():
     with pytest.raises(
         NonFiniteError, match=r"training diverged in epoch 1, batch \d of 4: .*'0\.weight'"
     ) as caught:
-        run(model, Settings(max_iter=9, shuffle=False))
+        run(model, epochs=9, shuffle=False)
     assert caught.value.parameter == "0.weight"
 
 
 def test_divergence_can_be_ignored():
     model = Model(nn.Linear(4, 2), SquaredError(), SGD(1e200), random_state=0, dtype="float64")
-    outcome, history = run(model, Settings(max_iter=3, check_finite=False))
-    assert outcome.n_iter == 3
+    history = run(model, epochs=3, check_finite=False)
+    assert history.n_epochs == 3
     assert not np.isfinite(history["loss"][-1])
 
 
@@ -203,44 +200,58 @@ def test_an_interrupt_keeps_the_result():
     with pytest.warns(
         FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"
     ):
-        outcome, history = run(model, Settings(max_iter=3, shuffle=False), X=scipy.sparse.csr_array(X))
-    assert (outcome.n_iter, outcome.stopped_by, outcome.interrupted) == (1, None, True)
-    assert len(history["loss"]) == 1
+        history = run(model, epochs=3, shuffle=False, X=scipy.sparse.csr_array(X))
+    assert len(history["loss"]) == history.n_epochs == 1
     for start in (0, 16, 32, 48, 0):
         other.step(scipy.sparse.csr_array(X)[start : start + 16], CLASSES[start : start + 16])
     assert_same(model.parameters, other.parameters)
 
 
 def test_early_stopping_continues_in_the_next_fit():
-    first, second = model_for(), model_for()
-    stopping, history = EarlyStopping(tol=0.1, restore_best=False), History()
-    settings = Settings(max_iter=2, shuffle=False)
-    for _ in range(2):
-        stopping = fresh_callbacks([stopping], [stopping])[0]
-        run(first, settings, callbacks=[stopping], history=history)
-    whole = EarlyStopping(tol=0.1, restore_best=False)
-    _, at_once = run(second, Settings(max_iter=4, shuffle=False), callbacks=[whole])
-    assert history["loss"] == at_once["loss"]
-    mine, its = stopping.state(), whole.state()
+    told = {"optimizer": "adam", "tol": 0.1, "shuffle": False, "batch_size": 16, "random_state": 0}
+    first, second = (
+        MLPClassifier(
+            (8,), **told, warm_start=True, callbacks=[EarlyStopping(tol=0.1, restore_best=False)], max_iter=n
+        )
+        for n in (2, 4)
+    )
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        first.fit(X, CLASSES).fit(X, CLASSES)
+        second.fit(X, CLASSES)
+    assert first.history_["loss"] == second.history_["loss"]
+    mine, its = (clf.callbacks_[0].state() for clf in (first, second))
     assert [mine[name] for name in ("best", "count")] == [its[name] for name in ("best", "count")]
     assert mine["count"] > 0
-    assert_same(first.parameters, second.parameters)
-    state = second.state
-    assert_same_state(first.state._replace(progress=state.progress), state)
+    assert_same(first.model_.parameters, second.model_.parameters)
+    state = second.model_.state
+    assert_same_state(first.model_.state._replace(progress=state.progress), state)
 
 
 WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 2, 50))
+CLOCKS = {"blocks of one step": 1e3, "long blocks": 1e-9}  # seconds from one look to the next
 
 
+@pytest.fixture
+def ticking(monkeypatch):
+    """Return a function that sets how much time passes whenever somebody looks at the clock."""
+    return lambda seconds: monkeypatch.setattr(
+        time, "perf_counter", partial(next, itertools.count(step=seconds))
+    )
+
+
+@pytest.mark.parametrize("times", [1, 4000], ids=["few rows", "rows that are scored in parts"])
 @pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-def test_the_size_of_blocks_does_not_matter(loss, weight, monkeypatch):
-    monkeypatch.setattr(_runners, "MOST_KEPT", 60)  # outputs are scored several times per epoch
-    found = []
-    for seconds in (0.0, 1e9):
-        monkeypatch.setattr(_runners, "SECONDS", seconds)
+def test_the_size_of_blocks_does_not_matter(loss, weight, times, ticking):
+    found, y = [], TARGET if loss == "squared_error" else CLASSES
+    repeated = [None if x is None else np.repeat(x, times, axis=0) for x in (X, y, weight)]
+    for seconds in CLOCKS.values():
+        ticking(seconds)
         model = model_for(loss)
-        _, history = run(model, Settings(max_iter=4, shuffle=weight is None), weight=weight, size=4)
+        rows, y, w = repeated
+        history = run(
+            model, rows, y, w, shuffle=weight is None, size=4 * times, epochs=4 if times == 1 else 1
+        )
         found.append((model, history))
     (first, one), (second, other) = found
     assert [one[name] for name in ("loss", "score", "lr")] == [
@@ -249,14 +260,14 @@ def test_the_size_of_blocks_does_not_matter(loss, weight, monkeypatch):
     assert_same_state(first.state, second.state)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1e9])
-def test_a_failing_step_in_a_block_is_named_and_changes_nothing(seconds, monkeypatch):
-    monkeypatch.setattr(_runners, "SECONDS", seconds)
+@pytest.mark.parametrize("seconds", CLOCKS.values(), ids=list(CLOCKS))
+def test_a_failing_step_in_a_block_is_named_and_changes_nothing(seconds, ticking):
+    ticking(seconds)
     model, other, bad = model_for(), model_for(), X.copy()
     bad[22] = np.inf
     with pytest.raises(NonFiniteError, match="diverged in epoch 1, batch 6 of 13"):
-        run(model, Settings(shuffle=False), X=bad, size=4)
-    run(other, Settings(max_iter=1, shuffle=False), X=X[:20], y=CLASSES[:20], size=4)
+        run(model, shuffle=False, X=bad, size=4)
+    run(other, epochs=1, shuffle=False, X=X[:20], y=CLASSES[:20], size=4)
     assert model.progress.step == 5
     assert_same(model.parameters, other.parameters)
     assert_same(model.buffers, other.buffers)
