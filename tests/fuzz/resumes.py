@@ -213,6 +213,8 @@ def set_params(pair: Pair) -> None:
             {"warm_start": bool(rng.random() < 0.7)},
         ],
     )
+    if pair.alone.refit_on_all and not params.get("early_stopping", True):
+        params["refit_on_all"] = False  # it needs early stopping
     pair.both(lambda net: net.set_params(**params))
 
 

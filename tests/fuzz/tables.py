@@ -110,7 +110,7 @@ def harmed(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng([20260303, seed])
     columns = []
     for name, column in frame.items():
-        if pd.api.types.infer_dtype(column) in ("time", "timedelta"):  # numbers, which texts are not
+        if pd.api.types.infer_dtype(column) in ("time", "timedelta", "date", "datetime"):  # texts are neither
             new = column
         elif isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == object:
             new = column.astype(object).where(rng.random(len(column)) < 0.5, "new level")
