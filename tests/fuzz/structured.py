@@ -239,6 +239,11 @@ def is_class(x: Any) -> bool:
     return isinstance(x, type)
 
 
+def classes() -> dict[str, type]:
+    """Return all classes of sknet that files may name."""
+    return {stored_name(each): each for each in all_known() if isinstance(each, type)}
+
+
 @cache
 def places() -> dict[str, list[tuple[int, int]]]:
     """Return where objects of each class are: the numbers of documents, and of objects in them."""

@@ -10,7 +10,8 @@ buffer, a frozen or shared parameter, or a function. Its programs have to equal 
 import copy
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -19,6 +20,7 @@ from numpy.random import Generator
 
 from sknet import Model, nn
 from sknet.compile import compile
+from sknet.engine._fingerprint import structure_of
 from sknet.engine._programs import Programs
 from sknet.optim import SGD
 from tests.fuzz.command import run
@@ -263,6 +265,18 @@ def outcome(model: Model, parts: Parts) -> list[Any]:
         except Exception as error:  # a change may be invalid; then a new capture has to raise the same error
             found.append((type(error), str(error)))
     return found
+
+
+def has_key(model: Model) -> bool:
+    """Tell whether another model may find the programs of a model."""
+    return structure_of(model.module, model.loss_function, model.optimizer) is not None
+
+
+@contextmanager
+def without_captures() -> Iterator[None]:
+    """Refuse to capture a function."""
+    with mock.patch("sknet.compile._compile.prepared", side_effect=AssertionError("captured again")):
+        yield
 
 
 def captured(structure: Any, function: Any, args: Any, *, stream: Any = None, **options: Any) -> Any:

@@ -1,10 +1,9 @@
 """Odd data is learned from, or refused in words: a few random cases, and all kinds of data by name."""
 
-import numpy as np
 import pytest
 
-from sknet.estimators import _checks
 from tests.fuzz.command import mismatches
+from tests.fuzz.faults import put_in
 from tests.fuzz.odd import LABELS, NUMBERS, TABLES, WEIGHTS, drawn, mismatch
 
 CASES, PART = 120, 40
@@ -22,6 +21,5 @@ def test_cases_reach_every_kind_of_data():
 
 
 def test_cases_find_a_missing_check(monkeypatch):
-    monkeypatch.setattr(_checks, "check_range", lambda array, dtype, name: None)
-    monkeypatch.setattr(_checks, "refuse_unreadable", lambda x: np.asarray(x))
+    put_in(monkeypatch, "odd data is taken")
     assert next(mismatches(mismatch, range(300)), None) is not None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sknet import _constraints
 from tests.fuzz.command import mismatches, run
+from tests.fuzz.faults import put_in
 from tests.fuzz.parameters import VALUES, arguments, mismatch, of_case, pairs
 
 CASES, PART = 400, 100
@@ -39,12 +39,9 @@ def test_there_are_many_parameters():
     assert len(VALUES) > 50
 
 
-@pytest.mark.parametrize("blind", ["numbers", "representations"])
-def test_cases_find_unchecked_values(blind, monkeypatch):
-    if blind == "numbers":
-        monkeypatch.setattr(_constraints, "satisfies", lambda value, of: True)
-    else:
-        monkeypatch.setattr(_constraints, "shown", repr)
+@pytest.mark.parametrize("fault", ["any parameter is taken", "values are shown by their classes"])
+def test_cases_find_unchecked_values(fault, monkeypatch):
+    put_in(monkeypatch, fault)
     assert next(mismatches(mismatch, range(300)), None) is not None
 
 

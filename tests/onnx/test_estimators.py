@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 import sknet
 from sknet import NetClassifier, NetRegressor, NetTransformer, losses, neural_network, nn, onnx
 from sknet.losses import LOSSES
-from sknet.onnx._export import plain_labels
 from tests.estimators.data import TABLES
 from tests.estimators.nets import Both, Images, Tokens
 from tests.onnx.runtime import names_and_arrays
@@ -380,13 +379,9 @@ def test_mistakes_are_named():
     clf = fitted(sknet.MLPClassifier, X, y)
     with pytest.raises(ValueError, match="12 columns"):
         onnx.export(clf, example=X[:, :3])
-    for labels in (
-        np.array(["a", 1], object),
-        np.array([0.5, 1.5]),
-        np.array(["2026-01-01"], "datetime64[D]"),
-    ):
-        with pytest.raises(ValueError, match="integers or strings, but those of this Net are"):
-            plain_labels(labels, "Net")
+    days = np.array(["2026-01-01", "2026-01-02"], "datetime64[D]")[y]
+    with pytest.raises(ValueError, match="integers or strings, but those of this MLPClassifier are"):
+        onnx.export(fitted(sknet.MLPClassifier, X, days))
 
 
 @pytest.mark.parametrize("n_members", [1, 2])

@@ -10,6 +10,7 @@ from onnx import helper
 from sknet import onnx
 from sknet.exceptions import LoadError, ShapeError
 from sknet.onnx._reading import NEWEST, OLDEST, READ
+from tests.fuzz.operators import DRAWS
 from tests.onnx.runtime import run
 from tests.onnx.test_load import made, node, normal
 
@@ -208,3 +209,7 @@ def test_inputs_are_those_of_the_standard(key):
         if any(p.kind is p.VAR_POSITIONAL for p in formal):
             continue
         assert sum(p.default is p.empty for p in formal) <= schema.max_input
+
+
+def test_random_nodes_are_of_all_operators():
+    assert {key.partition("-")[0] for key in READ} == DRAWS.keys()

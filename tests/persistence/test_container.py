@@ -8,9 +8,9 @@ import pytest
 
 from sknet import nn
 from sknet.exceptions import LoadError
-from sknet.persistence import _container, read, write
-from sknet.persistence._container import DOCUMENT
+from sknet.persistence import read, write
 from tests.combinations import every
+from tests.fuzz.layout import apart, together, with_metadata
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 TREE = {"weights": np.arange(6.0).reshape(2, 3), "steps": np.array([1, 2], np.int8), "rate": 0.1}
@@ -120,11 +120,11 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
         read(tmp_path / "nothing_here", "example")
 
 
-def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("sknet.persistence._container.PLAIN", 4)
-    monkeypatch.setitem(DOCUMENT, 4, "content")
+def test_a_newer_format_is_rejected(tmp_path):
     write(tmp_path / "a", TREE, "example")
-    monkeypatch.undo()
+    header, _, arrays = apart((tmp_path / "a").read_bytes())
+    newer = with_metadata(header, {**header["__metadata__"], "format": "sknet 4"}, arrays)
+    (tmp_path / "a").write_bytes(newer)
     with pytest.raises(LoadError, match="format 'sknet 4', but this version of sknet reads up to 'sknet 3'"):
         read(tmp_path / "a", "example")
 
@@ -140,14 +140,15 @@ def test_many_arrays_of_a_network(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(2**24, 0), (0, 2**31), (3, 0, 2**40)])
-def test_empty_arrays_that_are_long_are_refused(shape, tmp_path, monkeypatch):
+def test_empty_arrays_that_are_long_are_refused(shape, tmp_path):
     """Whoever iterates over their rows would not end."""
     tree = {"empty": np.zeros(shape), "full": np.ones(2)}
     with pytest.raises(TypeError, match="is empty: a file holds"):
         write(tmp_path / "a", tree, "example")
-    monkeypatch.setattr(_container, "LONGEST_EMPTY", 2**60)
-    write(tmp_path / "a", tree, "example")
-    monkeypatch.undo()
+    write(tmp_path / "a", {**tree, "empty": np.zeros((3, 0))}, "example")
+    header, document, arrays = apart((tmp_path / "a").read_bytes())
+    header["empty"]["shape"] = shape
+    (tmp_path / "a").write_bytes(together(header, document, arrays))
     with pytest.raises(LoadError, match="is described as"):
         read(tmp_path / "a", "example")
 

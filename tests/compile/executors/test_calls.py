@@ -1,7 +1,6 @@
 """Calls: what runs is what is printed."""
 
 import ast
-import operator
 
 import numpy as np
 import pytest
@@ -36,13 +35,13 @@ def test_the_lines_are_the_calls(exact):
     assert len(lines) == len(calls) > 8
     for line, call in zip(lines, calls, strict=True):
         given = [x for x in call.args if isinstance(x, np.ndarray)]
-        if isinstance(line, ast.Assign):  # out[...] = function(...), out[index] = value
-            assert call.function is operator.setitem or type(call.function).__name__ == "Assigned"
-            continue
+        is_assigned = isinstance(line, ast.Assign)  # out[...] = function(...), out[index] = value
         shown = line.value
-        assert isinstance(shown, ast.Call)
-        names = [x for x in shown.args if isinstance(x, ast.Name)]
-        if isinstance(shown.func, ast.Attribute):  # a method of its first argument
+        assert isinstance(shown, ast.Call) or is_assigned
+        names = [x for x in getattr(shown, "args", [shown]) if isinstance(x, ast.Name)]
+        if is_assigned:
+            names.insert(0, line.targets[0].value)
+        elif isinstance(shown.func, ast.Attribute):  # a method of its first argument
             assert shown.func.attr == call.function.__name__
             names.insert(0, shown.func.value)
         names = [x.id for x in names]
