@@ -206,7 +206,7 @@ def dropout(
     Examples
     --------
     >>> dropout([1.0, 1.0, 1.0, 1.0], key=(0, 0)).numpy()
-    array([0., 0., 2., 0.])
+    array([2., 0., 2., 0.])
     """
     values = as_tensor(x)
     check_floating("dropout", values)
