@@ -5,7 +5,10 @@
 DIR is as for ``tables.py``; no test rows are looked at. Each variant of `VARIANTS` is fitted on the same rows
 and folds as the estimator unchanged. A line for each fit has its loss, log loss or 1 - R2, and CPU seconds;
 then come the means over sets and seeds, with the mean rank. Mixes are chosen on one half of the held-out rows
-and scored on the other, both ways. ``--quick`` fits tiny ensembles, to see whether the script runs.
+and scored on the other, both ways. The part "members" asks what a size of networks is worth in an ensemble:
+it trains `TRAINED` of them in each of two folds, mixes the means of one, two and all with smooth members, and
+extends the line of losses over 1 / n to as many as an ensemble has. ``--quick`` fits tiny ensembles, to see
+whether the script runs.
 """
 
 import time
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,6 +83,11 @@ def embeddings(kinds: str) -> dict[str, Any]:
     return {f"{kind}__embeddings": kind in kinds for kind in KINDS}
 
 
+def sized(*sizes: int) -> Variant:
+    """Return sharp members with hidden layers of these sizes."""
+    return Variant(", ".join(map(str, sizes)), {**SHARP, "sharp__hidden_layer_sizes": sizes})
+
+
 SHARP: dict[str, Any] = {"smooth": None}
 ONE_HOT = {**SHARP, "sharp__embeddings": False}
 EMBEDDED = {**SHARP, "sharp__embeddings": True}
@@ -116,7 +125,9 @@ VARIANTS = {
         Variant("four times as large", partial(batches_of, 4)),
         UNSCALED,
     ],
+    "members": [sized(256, 256), sized(256, 128), sized(128, 256), sized(128, 128)],
 }
+TRAINED = 3
 
 
 class Shared(nn.Module):
@@ -360,6 +371,37 @@ def mixing(arguments: Any, sets: Any, rows: int, seeds: Any, **params: Any) -> t
     return losses.table("mix"), dropping(drops)
 
 
+def members(arguments: Any, sets: Any, rows: int, seeds: Any, **params: Any) -> Table:
+    """Compare sizes of networks by what an ensemble of as many as by default would lose."""
+    losses = Losses()
+    for name in sets:
+        X, y, _, _, task = load(arguments.data, name, rows, 0)
+        for seed in seeds:
+            few = {**params, "n_folds": 2}
+            alone = Variant("smooth", {"sharp": None, "smooth__per_fold": TRAINED})
+            smooth = fitted(alone, X, y, task, seed, **few).held.kinds["smooth"]
+            for variant in VARIANTS["members"]:
+                model = fitted(variant, X, y, task, seed, **few, sharp__per_fold=TRAINED)
+                loss = of_many(model.held, smooth, 8 if task == "regression" else 4)
+                seconds = sum(model.seconds.values()) / (2 * TRAINED)
+                print(f"{name:20} seed {seed}  {variant.name:34}  {loss:.4f}  {seconds:6.2f} s", flush=True)
+                losses.add(name, variant.name, loss, seconds)
+    return losses.table("members")
+
+
+def of_many(held: Held, smooth: np.ndarray, count: int) -> float:
+    """Return the loss of a mix with the mean of so many sharp members, extended from that of fewer."""
+    found, outputs = [], list(held.members.values())
+    for n in (1, len(outputs)):
+        means = [np.mean(each, axis=0) for each in combinations(outputs, n)]
+        mixes = [{"smooth": smooth, "sharp": each} for each in means]
+        found.append(
+            np.mean([held.loss_of(held.mixed(each, slice(None)).of(each), slice(None)) for each in mixes])
+        )
+    slope = (found[0] - found[1]) / (1 - 1 / len(outputs))
+    return float(found[1] - slope * (1 / len(outputs) - 1 / count))
+
+
 def dropped(model: Any) -> dict[str, Any]:
     """Return how far the worse kind is behind after the first fold, and what dropping it means."""
     held, mix = model.held, model._mix
@@ -406,8 +448,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny fits")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", "The y_prob values do not sum to one")  # those of float32
-    sizes = {"mixing": 10_000, "few": FEW, "many": MANY}
-    of_part = {"mixing": SETS, "few": SETS, "many": ("covertype_16pct", "kddcup99_10pct")}
+    sizes = {"mixing": 10_000, "members": 10_000, "few": FEW, "many": MANY}
+    of_part = {"mixing": SETS, "members": SETS, "few": SETS, "many": ("covertype_16pct", "kddcup99_10pct")}
     tables: dict[str, Table] = {}
     for part in arguments.parts:
         rows = 200 if arguments.quick else arguments.rows or sizes.get(part, 4000)
@@ -416,6 +458,8 @@ def main() -> None:
         budget = 0.02 if arguments.quick else arguments.budget or (0.1 if part == "many" else 1.0)
         if part == "mixing":
             tables[part], tables["dropping"] = mixing(arguments, sets, rows, seeds, budget=budget)
+        elif part == "members":
+            tables[part] = members(arguments, sets, rows, seeds, budget=budget)
         else:
             tables[part] = compared(part, arguments, sets, rows, seeds, part == "few", budget=budget)
     write(arguments.json, tables)

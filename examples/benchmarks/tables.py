@@ -5,12 +5,12 @@
 
 DIR has a file ``datasets.json`` that describes each set (its ``file``, ``target``, ``task``, columns to
 ``ignore`` and those that are ``categorical``), and the sets as parquet files. Of each set, `rows` rows are
-drawn for training, and up to 10,000 others are scored, once, after the fit: area under the ROC curve for two
-classes, accuracy for more, R2 for regression. Both estimators use their defaults and the same data frame. A
-line for each set and seed has the scores, the log loss of classifiers, the out-of-fold score, and the seconds
-of both fits. With ``--out-of-fold``, no test rows are looked at: a line has the losses of the out-of-fold
-predictions of sknet with other parameters, by which settings are chosen. It needs pandas and pyarrow:
-``python -m pip install "scikit-neural[data]"``.
+drawn for training, and up to 10,000 others are scored, once, after the fit: area under the ROC curve for
+two classes, accuracy for more, R2 for regression. Both estimators use their defaults and the same data
+frame. A line for each set and seed has the scores, the log loss of classifiers, the out-of-fold score, and
+the seconds of both fits, by the clock and of processors. With ``--out-of-fold``, no test rows are looked
+at: a line has the losses of the out-of-fold predictions of sknet with other parameters, by which settings
+are chosen. It needs pandas and pyarrow: ``python -m pip install "scikit-neural[data]"``.
 """
 
 import ast
@@ -129,9 +129,9 @@ def main() -> None:
                     model.set_params(**dict(arguments.params))
                 elif arguments.out_of_fold:
                     continue
-                started = time.perf_counter()
+                started, begun = time.perf_counter(), time.process_time()
                 model.fit(X, y)
-                seconds = time.perf_counter() - started
+                seconds, used = time.perf_counter() - started, time.process_time() - begun
                 if arguments.out_of_fold:
                     found = out_of_fold(model, y)
                 else:
@@ -140,7 +140,10 @@ def main() -> None:
                     of_set = results.setdefault(name, {}).setdefault(label, [])
                     of_set.append({**figures, "seconds": seconds})
                 own = f"  out of fold {model.oof_score_:.4f}  mix {model.mix_}" if label == "sknet" else ""
-                print(f"{name:20} seed {seed}  {label:20}  {found}  {seconds:6.1f} s{own}", flush=True)
+                print(
+                    f"{name:20} seed {seed}  {label:20}  {found}  {seconds:6.1f} s {used:6.1f} s{own}",
+                    flush=True,
+                )
     for name, of_all in results.items():
         add_means(name, of_all)
     write(arguments.json, {"scores": MEANS})

@@ -18,11 +18,12 @@ from sknet.preprocessing._encodings import Target
 from sknet.preprocessing._schema import Schema, Table
 
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task. From `rows` on there
-# are fewer epochs.
+# are fewer epochs; below MEDIUM_ROWS hidden layers have at most `units`.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {
-        "per_fold": {"binary": 2, "multiclass": 2, "regression": 1},
+        "per_fold": 1,
         "hidden_layer_sizes": (128, 128),
+        "units": 128,
         "epochs": 10,
         "rows": 10_000,
         "lr": {"binary": 0.03, "multiclass": 0.03, "regression": 0.1},
@@ -39,6 +40,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "sharp": {
         "per_fold": {"binary": 1, "multiclass": 1, "regression": 2},
         "hidden_layer_sizes": (256, 256),
+        "units": {"binary": 128, "multiclass": 256, "regression": 128},
         "epochs": {"binary": 11, "multiclass": 34, "regression": 20},
         "rows": {"binary": 20_000, "multiclass": 108_000, "regression": 20_000},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
@@ -56,12 +58,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 KINDS = tuple(RECIPES)
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
-# Tables with fewer rows have smaller networks, bins of some rows each, and of two classes one smooth member a
-# fold (docs/ablation.md).
+# Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth members
+# a fold (docs/ablation.md).
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 ROWS_PER_BIN, LEAST_BINS = 75, 4
-# Tables with so many rows have one smooth member a fold, and larger batches, at a higher rate up to the last.
+MEDIUM_ROWS = 20_000
+# Tables with so many rows have larger batches, at a higher rate up to the last.
 MANY_ROWS, MOST_ROWS = 50_000, 200_000
 
 
@@ -207,12 +210,15 @@ def setting_of(
     decided = {name: value for name, value in given.items() if not _is_auto(value)}
     if MANY_ROWS <= n_rows < MOST_ROWS and "batch_size" not in decided:
         recipe |= {"batch_size": 2 * recipe["batch_size"], "lr": math.sqrt(2) * recipe["lr"]}
-    if kind == "smooth" and (n_rows >= MANY_ROWS or (n_rows < FEW_ROWS and task == "binary")):
-        recipe["per_fold"] = 1
+    if kind == "smooth" and n_rows < FEW_ROWS and task == "multiclass":
+        recipe["per_fold"] = 2
     recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows, recipe.pop("rows"))
+    units = recipe.pop("units")
+    if n_rows < MEDIUM_ROWS:
+        units = units if n_rows >= FEW_ROWS else UNITS_OF_FEW
+        recipe["hidden_layer_sizes"] = [min(size, units) for size in recipe["hidden_layer_sizes"]]
     if n_rows < FEW_ROWS:
-        recipe["hidden_layer_sizes"] = [min(size, UNITS_OF_FEW) for size in recipe["hidden_layer_sizes"]]
         recipe["n_bins"] = min(recipe["n_bins"], max(LEAST_BINS, n_rows // ROWS_PER_BIN))
     recipe["n_bins"] = round(recipe["n_bins"] * min(1.0, n_rows / (ROWS_PER_COLUMN * max(n_columns, 1))))
     if recipe["n_bins"] < 2:

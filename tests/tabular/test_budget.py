@@ -15,8 +15,8 @@ from sknet.tabular._members import Job, setting_of
 from sknet.tabular._training import Rows, Training
 
 SETTINGS = {
-    kind: replace(setting_of(kind, "auto", "binary", (20_000, 5), "auto"), epochs=epochs)
-    for kind, epochs in (("smooth", 10), ("sharp", 16))
+    kind: replace(setting_of(kind, "auto", "binary", (20_000, 5), per_fold), epochs=epochs)
+    for kind, epochs, per_fold in (("smooth", 10, 2), ("sharp", 16, 1))
 }
 COSTS = {"smooth": Cost(1.0, 0.5), "sharp": Cost(2.0, 1.0)}
 ROWS = (np.arange(9000), np.arange(9000, 9010))  # 36 batches of 256

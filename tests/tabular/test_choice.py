@@ -88,13 +88,12 @@ def test_small_tables_and_a_single_fold_keep_all_kinds(most, n_folds, trained, m
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "batch_size", "factor", "per_fold"),
-    [(49_999, 256, 1.0, 2), (50_000, 512, 2**0.5, 1), (199_999, 512, 2**0.5, 1), (200_000, 1024, 1.0, 1)],
+    ("n_rows", "batch_size", "factor"),
+    [(49_999, 256, 1.0), (50_000, 512, 2**0.5), (199_999, 512, 2**0.5), (200_000, 1024, 1.0)],
 )
-def test_members_of_large_tables(n_rows, batch_size, factor, per_fold):
+def test_members_of_large_tables(n_rows, batch_size, factor):
     found = setting_of("smooth", "auto", "binary", (n_rows, 5), "auto")
     assert (found.batch_size, found.lr) == (batch_size, pytest.approx(0.03 * factor))
-    assert found.per_fold == per_fold
 
 
 def test_a_batch_size_that_is_given_leaves_the_rate():
@@ -104,8 +103,20 @@ def test_a_batch_size_that_is_given_leaves_the_rate():
 
 @pytest.mark.parametrize(
     ("task", "n_rows", "per_fold"),
-    [("binary", 999, 1), ("multilabel", 999, 1), ("multiclass", 999, 2), ("binary", 1000, 2)],
+    [("binary", 999, 1), ("multilabel", 999, 1), ("multiclass", 999, 2), ("multiclass", 1000, 1)],
 )
 def test_members_of_small_tables(task, n_rows, per_fold):
     assert setting_of("smooth", "auto", task, (n_rows, 5), "auto").per_fold == per_fold
+
+
+@pytest.mark.parametrize(
+    ("task", "n_rows", "units"),
+    [("binary", 999, 64), ("binary", 1000, 128), ("regression", 19_999, 128), ("regression", 20_000, 256)]
+    + [("multiclass", 999, 64), ("multiclass", 1000, 256), ("ordinal", 20_000, 256)],
+)
+def test_units_follow_the_rows(task, n_rows, units):
+    assert setting_of("sharp", "auto", task, (n_rows, 5), "auto").hidden_layer_sizes == (units, units)
+    assert (
+        setting_of("smooth", "auto", task, (n_rows, 5), "auto").hidden_layer_sizes == (min(units, 128),) * 2
+    )
     assert setting_of("smooth", "auto", task, (n_rows, 5), 3).per_fold == 3
