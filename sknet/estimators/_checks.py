@@ -526,11 +526,15 @@ def _counted_rows(y: Any, X: Any, ignored: int) -> Any:
 def taken_rows(array: Any, rows: Any) -> Any:
     """Return some rows of what a user gave; None stays None."""
     if isinstance(array, Sequences):
-        return Sequences(taken_rows(array.X, rows), _safe_indexing(array.lengths, rows))
+        return Sequences(taken_rows(array.X, rows), taken_rows(array.lengths, rows))
     if isinstance(array, RowsWithOffset):
-        return RowsWithOffset(taken_rows(array.X, rows), _safe_indexing(array.offset, rows))
+        return RowsWithOffset(taken_rows(array.X, rows), taken_rows(array.offset, rows))
+    if hasattr(array, "tocsr"):
+        return array.tocsr()[rows]
     if isinstance(array, dict):
-        return {name: _safe_indexing(x, rows) for name, x in array.items()}
+        return {name: taken_rows(x, rows) for name, x in array.items()}
+    if hasattr(array, "__array__") and not hasattr(array, "__getitem__"):
+        array = np.asarray(array)
     return None if array is None else _safe_indexing(array, rows)
 
 

@@ -304,8 +304,8 @@ class Frozen:
             The layer whose output the file's `transform` returns; None for that of a transformer's code, and
             for none of other predictors.
         coverage : float, default=None
-            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
-            function where the loss has learned quantiles of another one.
+            Of what the file's `predict_interval` or `predict_set` returns; None for 0.8 or 0.9, or for no
+            such function where the loss has learned quantiles of another one.
 
         Warns
         -----

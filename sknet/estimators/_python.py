@@ -21,7 +21,7 @@ from sknet.engine._inputs import computed_dtype
 from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._offset import head_of_both
-from sknet.estimators._targets import DECODER, prediction_of
+from sknet.estimators._targets import DECODER, conformal_quantile, prediction_of
 from sknet.graphs._export import with_any_lengths
 from sknet.graphs._literals import docstring, literal, names_in
 from sknet.graphs._python import PythonSource
@@ -157,7 +157,16 @@ def offsets(offset, n_rows):
 '''
 
 
-COVERAGE = 0.8  # of the intervals that are asked for if no other is
+IN_SET = '''
+def in_set(probable, bound):
+    """Return which classes are in the set of each row: those probable enough, and the likeliest one."""
+    found = 1.0 - probable <= bound
+    found[np.arange(len(found)), probable.argmax(axis=1)] = True
+    return found
+'''
+
+
+COVERAGE, OF_SETS = 0.8, 0.9  # of the intervals and sets that are asked for if no others are
 
 
 class Prepares(Protocol):
@@ -188,7 +197,8 @@ class Method(NamedTuple):
         if self.coverage is None:
             return [], []
         coverage = literal(float(self.coverage))
-        error = f'raise ValueError(f"this file has intervals of {coverage}, got {{coverage}}")'
+        what = "sets" if self.name == "predict_set" else "intervals"
+        error = f'raise ValueError(f"this file has {what} of {coverage}, got {{coverage}}")'
         return [f"coverage={coverage}"], [f"if coverage != {coverage}:", f"    {error}"]
 
 
@@ -218,6 +228,17 @@ def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
         doc = "Return the {}probability of each class.".format
         yield _method(frozen, "predict_proba", doc(""), "probabilities")
         yield _method(frozen, "predict_log_proba", doc("logarithm of the "), "log_probabilities")
+    if hasattr(frozen, "predict_set"):
+        wanted = OF_SETS if coverage is None else coverage
+        try:
+            bound = conformal_quantile(frozen._targets.conformity, wanted)
+        except ValueError:
+            if coverage is None:
+                return  # too few rows have calibrated such sets, for which nobody has asked
+            raise
+        then = f"in_set(found, np.{bound.dtype}({literal(float(bound))}))"
+        told = "Return which classes are in sets, of which this share has the true one."
+        yield _method(frozen, "predict_set", told, "probabilities", coverage=wanted, then=then)
 
 
 def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
@@ -619,6 +640,7 @@ def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", file: 
     wrong = "np.isinf(x).any()" if frozen._allows_nan else "not np.isfinite(x).all()"
     inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format(wrong=wrong).strip()}"
     inputs += f"\n\n\n{PADDED.strip()}" if file.is_ragged else ""
+    inputs += f"\n\n\n{IN_SET.strip()}" if "predict_set" in methods else ""
     inputs += file.standardized()
     inputs += f"\n\n\n{offset_source(frozen)}".rstrip()
     return file_text(title, methods, file.texts, inputs, file.source, file.facts())

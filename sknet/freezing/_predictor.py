@@ -257,7 +257,7 @@ class FrozenPipeline:
         layer : int or str, default=None
             As for the last step's `to_python`: the layer whose output the file's `transform` returns.
         coverage : float, default=None
-            As for the last step's `to_python`, of the intervals that the file's `predict_interval` returns.
+            As for the last step's `to_python`, of the file's `predict_interval` or `predict_set`.
 
         Raises
         ------

@@ -4,10 +4,13 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.model_selection import GridSearchCV
 
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, load, nn, save
+from sknet.callbacks import EpochScoring
 from sknet.losses import Quantile
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -47,6 +50,67 @@ def test_intervals_cover_as_often_as_ranks_of_exchangeable_rows_say():
         found.append(np.mean((low <= y[30 + n :]) & (y[30 + n :] <= high)))
     deviation = math.sqrt(coverage * (1 - coverage) / (n + 2) / len(found))  # of a mean of beta variates
     assert abs(np.mean(found) - coverage) < 4 * deviation
+
+
+class Steps(nn.Module):
+    """The last state of a recurrent layer over steps of two numbers."""
+
+    def __init__(self, n_outputs):
+        self.layer, self.head = nn.GRU(2, 3, returns="last"), nn.Linear(3, n_outputs)
+
+    def forward(self, x, lengths=None):
+        return self.head(self.layer(x, lengths=lengths))
+
+
+def of_offsets(rng, n):
+    x, offset = rng.normal(size=(n, 2)), 3 * rng.normal(size=n)
+    return x, x[:, 0] + offset + rng.standard_t(2, size=n), {"offset": offset}
+
+
+def of_sequences(rng, n):
+    x = np.empty(n, object)
+    x[:] = [rng.normal(size=(length, 2)) for length in rng.integers(1, 5, n)]
+    return x, np.array([row[:, 0].sum() for row in x]) + rng.standard_t(2, size=n), {}
+
+
+def of_rare_classes(rng, n):
+    x = rng.normal(size=(n, 2))
+    y = np.where(rng.random(n) < 0.05, "rare", np.where(x[:, 0] + rng.normal(size=n) > 0, "a", "b"))
+    y[:3] = "rare", "a", "b"
+    return x, y, {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [
+        (MLPRegressor, of_offsets),
+        (NetRegressor, of_sequences),
+        (MLPClassifier, of_rare_classes),
+    ],
+)
+def test_coverage_of_small_draws_is_that_of_ranks(make, draw):
+    """The rank k of n rows that calibrate is covered with probability k / (n + 1), a variate of beta."""
+    rng, n, coverage, found = np.random.default_rng(3), 19, 0.8, []
+    first = Steps if make is NetRegressor else ()
+    split = np.arange(40), np.arange(40, 40 + n)
+    for _ in range(200):
+        x, y, more = draw(rng, 40 + n + 100)
+        fitted, others = slice(0, 40 + n), slice(40 + n, None)
+        net = make(first, max_iter=1, **FEW | {"validation_split": split})
+        net.fit(x[fitted], y[fitted], **{name: each[fitted] for name, each in more.items()})
+        more = {name: each[others] for name, each in more.items()}
+        if draw is of_rare_classes:
+            sets = net.predict_set(x[others], coverage, **more)
+            covered = sets[np.arange(100), np.searchsorted(net.classes_, y[others])]
+        else:
+            low, high = np.moveaxis(net.predict_interval(x[others], coverage, **more), 1, 0)
+            covered = (low <= y[others]) & (y[others] <= high)
+        found.append(covered.mean())
+    rank = math.ceil((n + 1) * coverage) / (n + 1)
+    deviation = math.sqrt(rank * (1 - rank) * (1 / (n + 2) + 1 / 100) / 200)
+    assert np.mean(found) > rank - 4 * deviation
+    assert draw is of_rare_classes or np.mean(found) < rank + 4 * deviation  # likeliest classes are added
 
 
 def test_rows_with_a_missing_target_or_one_without_weight_do_not_calibrate():
@@ -105,6 +169,36 @@ def test_copies_files_and_frozen_predictors(tmp_path):
     names = {}
     exec((tmp_path / "net.py").read_text(), names)
     np.testing.assert_allclose(names["predict_interval"](X[:9]), reg.predict_interval(X[:9]), rtol=1e-5)
+    for coverage in (0.9, 0.6):
+        clf.freeze().to_python(tmp_path / "clf.py", coverage=None if coverage == 0.9 else coverage)
+        exec((tmp_path / "clf.py").read_text(), names)
+        assert np.array_equal(names["predict_set"](X[OTHERS]), clf.predict_set(X[OTHERS], coverage))
+    with pytest.raises(ValueError, match=r"this file has sets of 0.6, got 0.7"):
+        names["predict_set"](X[:9], coverage=0.7)
+
+
+class Readable:
+    """Numbers that can be read as an array, and by nothing else."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+
+SPARSE = [scipy.sparse.coo_array, scipy.sparse.dok_array, scipy.sparse.bsr_matrix]
+
+
+@pytest.mark.parametrize("kind", [Readable, list, pd.DataFrame, *SPARSE])
+def test_rows_in_any_container_are_held_out(kind):
+    table = np.where(np.abs(X[:1000]) < 0.5, 0.0, X[:1000])
+    y = Readable(LABELS[:1000] == "a") if kind is Readable else LABELS[:1000] == "a"
+    options = FEW | {"max_iter": 2, "callbacks": [EpochScoring("accuracy", on="training")]}
+    known = scipy.sparse.csr_array(table) if kind in SPARSE else table
+    expected = MLPClassifier((8,), **options).fit(known, LABELS[:1000] == "a").predict_set(table)
+    found = MLPClassifier((8,), **options).fit(kind(table), y).predict_set(table)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_rows_given_to_validate_on():
