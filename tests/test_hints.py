@@ -122,15 +122,22 @@ def test_the_signature_stays():
     assert list(inspect.signature(Adam).parameters) == ["lr", "beta1", "beta2", "eps"]
 
 
+@pytest.mark.parametrize("make", [lambda **k: sknet.MultiHeadNet(None, {}, **k), sknet.TabularRegressor])
+def test_calibration_is_that_of_other_estimators(make):
+    with pytest.raises(TypeError, match=r"no parameter 'calibrate': .*Regressor and .*Classifier have it"):
+        make(calibrate="conformal")
+
+
 def test_the_table_names_what_exists():
     ours = {name for cls in CLASSES for name in cls._get_param_names()}
     renamed = hints("class parameters").values()
     assert {new for names in renamed for new in re.split(", | and ", names)} <= ours
-    kinds = [*CLASSES, *ESTIMATORS, sknet.MLPClassifier, sknet.NetClassifier, sknet.TabularClassifier]
+    kinds = [*CLASSES, *ESTIMATORS, sknet.MLPClassifier, sknet.MultiHeadNet, sknet.NetClassifier]
+    kinds.append(sknet.TabularClassifier)
     bases = {base.__name__ for kind in (*kinds, Callback, sknet.Model) for base in kind.__mro__}
     families = {name.removeprefix("class ") for name in hint_tables() if name.startswith("class ")}
     assert families - {"parameters"} <= bases
-    assert len(families) == 11
+    assert len(families) == 12
     public = {name for module in (sknet, *MODULES) for name in module.__all__}
     for cls in (Adam, Cosine, LogLoss, EMA, *ESTIMATORS):
         for text in advice_for(cls).values():

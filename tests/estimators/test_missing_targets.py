@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import polars as pl
 import pytest
@@ -36,6 +37,7 @@ from sknet import (
     model_selection,
     neural_network,
     nn,
+    onnx,
 )
 from sknet.callbacks import Checkpoint, EpochScoring
 from sknet.engine import Accuracy, RSquared
@@ -304,6 +306,14 @@ def test_requests_for_weights_reach_scorers():
     np.testing.assert_allclose(found, [by_target(r2_score, Y[b], p, weight[b]) for p, b in fits])
 
 
+def exported(estimator, folder):
+    """Return the `predict` of the Python file of an estimator."""
+    estimator.freeze().to_python(folder / "net.py")
+    names = {}
+    exec((folder / "net.py").read_text(), names)
+    return names["predict"]
+
+
 NAMES = np.where(GONE[:, :2], None, np.where(LABELS[:, :2] == 1, ["red", "tall"], ["blue", "flat"]))
 NAMES[~GONE[:, 1] & (FULL[:, 1] > 1), 1] = "huge"
 TEXTS = {
@@ -349,6 +359,10 @@ def test_missing_texts_are_scored_searched_saved_and_continued(tmp_path):
     sknet.save(clf, tmp_path / "clf.safetensors")
     for other in (sknet.load(tmp_path / "clf.safetensors"), pickle.loads(pickle.dumps(clf)), clf.freeze()):
         assert (other.predict(X) == clf.predict(X)).all()
+    assert (exported(clf, tmp_path)(X) == clf.predict(X)).all()
+    session = onnxruntime.InferenceSession(onnx.export(clf).SerializeToString())
+    [labels] = session.run(["label"], {"X": X.astype(np.float32)})
+    assert (labels == clf.predict(X)).all()
     classes = [["blue", "red"], ["flat", "huge", "tall"]]
     part = MLPClassifier(**SMALL).partial_fit(X[:99], NAMES[:99], classes=classes)
     assert part.partial_fit(X[99:], NAMES[99:]).predict(X).shape == (300, 2)
@@ -416,6 +430,10 @@ def test_holes_in_arrays_are_those_of_columns(tmp_path):
     read = sknet.load(tmp_path / "net.safetensors", trusted=[Image])
     for same in (read, pickle.loads(pickle.dumps(found)), found.freeze()):
         np.testing.assert_array_equal(same.predict(X), found.predict(X))
+    np.testing.assert_array_equal(exported(found, tmp_path)(X), found.predict(X))
+    session = onnxruntime.InferenceSession(onnx.export(found, dtype="float64").SerializeToString())
+    [predicted] = session.run(None, {"X": X})
+    np.testing.assert_allclose(predicted, found.predict(X), rtol=1e-6)
     found.partial_fit(X[:50], MASKED[:50])
     assert np.isfinite(found.predict(X)).all()
 
