@@ -132,8 +132,8 @@ def test_the_table_names_what_exists():
     ours = {name for cls in CLASSES for name in cls._get_param_names()}
     renamed = hints("class parameters").values()
     assert {new for names in renamed for new in re.split(", | and ", names)} <= ours
-    kinds = [*CLASSES, *ESTIMATORS, sknet.MLPClassifier, sknet.MultiHeadNet, sknet.NetClassifier]
-    kinds.append(sknet.TabularClassifier)
+    public_ones = [sknet.MLPClassifier, sknet.MultiHeadNet, sknet.NetClassifier, sknet.TabularClassifier]
+    kinds = [*CLASSES, *ESTIMATORS, *public_ones]
     bases = {base.__name__ for kind in (*kinds, Callback, sknet.Model) for base in kind.__mro__}
     families = {name.removeprefix("class ") for name in hint_tables() if name.startswith("class ")}
     assert families - {"parameters"} <= bases
