@@ -58,8 +58,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 KINDS = tuple(RECIPES)
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
-# Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth members
-# a fold (docs/ablation.md).
+# Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth
+# members a fold (docs/ablation.md).
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 ROWS_PER_BIN, LEAST_BINS = 75, 4

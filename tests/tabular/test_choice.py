@@ -111,8 +111,15 @@ def test_members_of_small_tables(task, n_rows, per_fold):
 
 @pytest.mark.parametrize(
     ("task", "n_rows", "units"),
-    [("binary", 999, 64), ("binary", 1000, 128), ("regression", 19_999, 128), ("regression", 20_000, 256)]
-    + [("multiclass", 999, 64), ("multiclass", 1000, 256), ("ordinal", 20_000, 256)],
+    [
+        *[
+            ("binary", 999, 64),
+            ("binary", 1000, 128),
+            ("regression", 19_999, 128),
+            ("regression", 20_000, 256),
+        ],
+        *[("multiclass", 999, 64), ("multiclass", 1000, 256), ("ordinal", 20_000, 256)],
+    ],
 )
 def test_units_follow_the_rows(task, n_rows, units):
     assert setting_of("sharp", "auto", task, (n_rows, 5), "auto").hidden_layer_sizes == (units, units)
