@@ -13,7 +13,8 @@ from sknet.compile._compile import forget_programs
 from sknet.compile.cuda import _heads, _maps, _recurrent, _rules, _splits
 from sknet.compile.numpy import _emitters, _executor
 from sknet.compile.passes import fuse
-from sknet.engine import _device_runner, _network, _runners
+from sknet.engine import _batches, _device_runner, _network, _runners
+from sknet.tabular import _training
 
 # Programs are compiled again where one of these is set.
 OF_PROGRAMS = {
@@ -31,6 +32,10 @@ OF_RUNS = {
     "seconds of a block of steps": [(_runners, "SECONDS")],
     "steps of a block on a device": [(_device_runner, "MOST_STEPS")],
     "elements of a chunk of predictions": [(_network, "CHUNK_ELEMENTS")],
+    "numbers of steps that batches may have": [(_batches, "MOST_WIDTHS")],
+    "batches of similar lengths": [(_batches, "LEAST_BATCHES")],
+    "sequences in passes by length": [(_network, "LEAST_ROWS")],
+    "bytes of encoded tables": [(_training, "KEPT_BYTES"), (_training, "MOST_BYTES")],
 }
 
 

@@ -3,9 +3,13 @@ import importlib
 import os
 from threading import Event
 
+import dask
 import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster, get_client
 from sklearn.model_selection import GridSearchCV as ScikitLearns
@@ -14,10 +18,14 @@ from sknet import MLPClassifier, MLPRegressor, Model, nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.dask import Exchange, ExchangeError, WorkerExchange, fit
 from sknet.dask._cluster import Cluster, _ranks, assigned
+from sknet.dask._collections import Moments, Partition, facts_of, held_out_rows, moments_of, partitions_of
+from sknet.dask._exchange import _open
 from sknet.engine import fit_many
 from sknet.engine._scheduler import current_group
 from sknet.model_selection import GridSearchCV
 from sknet.optim import SGD, Adam
+from tests.dask.test_fit import SIZES, begun, collections, small
+from tests.dask.test_fit import rows as rows_of_fits
 from tests.dask.test_many import both, estimator
 from tests.engine.test_many import LABELS, WEIGHT, Own, network, trace
 from tests.engine.test_many import X as ROWS
@@ -366,3 +374,167 @@ def test_data_beyond_the_memory_of_each_worker(forked):
         net = MLPRegressor((4,), optimizer=Adam(0.01), **few).fit(X, y)
         assert net.t_ == n_parts * part_rows
         assert float(((net.predict(X) - y) ** 2).mean().compute()) < float(y.var().compute())
+
+
+def array(n_rows=10, chunks=(4, 3, 3), columns=4):
+    return da.from_array(np.arange(n_rows * columns, dtype="f4").reshape(n_rows, columns), chunks=(chunks, 2))
+
+
+def frame(n_rows=10, n_partitions=3):
+    return dd.from_pandas(pd.DataFrame({"a": np.arange(n_rows), "b": 0.5}), npartitions=n_partitions)
+
+
+def computed(parts):
+    return dask.compute(*parts, scheduler="synchronous")
+
+
+def test_arrays_have_all_columns_and_targets_are_divided_as_they_are():
+    y = da.from_array(np.arange(10), chunks=5)
+    parts = computed(partitions_of(array(), y, np.arange(10) / 2))
+    assert [part.X.shape for part in parts] == [(4, 4), (3, 4), (3, 4)]
+    np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), array().compute())
+    np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), np.arange(10))
+    np.testing.assert_array_equal(np.concatenate([part.weight for part in parts]), np.arange(10) / 2)
+
+
+def test_frames_and_series_are_divided_as_they_are():
+    table = frame()
+    parts = computed(partitions_of(table, table["a"], None))
+    assert [list(part.X.columns) for part in parts] == [["a", "b"]] * len(parts)
+    assert pd.concat([part.y for part in parts]).tolist() == list(range(10))
+    assert {part.weight for part in parts} == {None}
+
+
+def unknown():
+    """Return an array of which it is unknown how many rows its three partitions have."""
+    return frame().to_dask_array()
+
+
+REFUSED = {
+    "other parts": (lambda: (unknown(), da.zeros(10, chunks=5)), ValueError, "X has 3, y has 2.*compute_ch"),
+    "beside unknown": (lambda: (frame(), np.zeros(10)), ValueError, "y is in memory, and how many rows"),
+    "other rows": (lambda: (array(), da.zeros(9, chunks=3)), ValueError, "X has 10 rows, and y has 9"),
+    "other rows in memory": (lambda: (array(), np.zeros(9)), ValueError, "X has 10 rows, and y has 9"),
+    "a bag": (lambda: (db.from_sequence([1, 2]), array()), TypeError, "X must be a Dask array.*got Bag"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_divided_alike_is_refused(case):
+    make, kind, message = REFUSED[case]
+    with pytest.raises(kind, match=message):
+        partitions_of(*make(), None)
+
+
+def test_facts_of_arrays_and_frames():
+    part = Partition(np.zeros((3, 2), "f4"), np.array(["b", "a", "b"]), None)
+    facts = facts_of(part, counts_labels=True)
+    assert facts[:5] == (3, 3, (2,), None, "float32")
+    assert facts.labels.tolist(), facts.counts.tolist() == (["a", "b"], [1, 2])
+    table = pd.DataFrame({"x": [1, 2], "z": [0.5, 1.0]})
+    facts = facts_of(Partition(table, np.zeros(2), None), counts_labels=False)
+    assert facts == (2, 2, (2,), ("x", "z"), "int64 float64", None, None, "", 2.0, "")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_moments_of_parts_are_those_of_all(seed):
+    rng = np.random.default_rng(seed)
+    y = 1e3 + rng.normal(size=(60, 2))
+    weight = rng.uniform(size=60) * (rng.uniform(size=60) > 0.2)
+    pieces = np.split(np.arange(60), np.sort(rng.integers(0, 60, 4)))
+    found = [moments_of(Partition(None, y[p], weight[p]), i, seed, 0.0)[0] for i, p in enumerate(pieces)]
+    joined = found[0]
+    for each in found[1:]:
+        joined = joined.joined(each)
+    mean = np.average(y, axis=0, weights=weight)
+    np.testing.assert_allclose(joined.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(joined.squares, weight @ (y - mean) ** 2, rtol=1e-8)
+    assert joined.weight == pytest.approx(weight.sum())
+
+
+def test_nothing_joined_with_nothing_is_nothing():
+    nothing = Moments(0.0, np.zeros(1), np.zeros(1))
+    assert nothing.joined(nothing) is nothing
+
+
+def summed(client: Client, arrays, leave=()):
+    """Return what workers make of an array each; those that `leave` have closed their exchange before."""
+    addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])[: len(arrays)]
+
+    def begin(addresses, leave, dask_worker):
+        rank = addresses.index(dask_worker.address)
+        dask_worker.exchange_of_test = WorkerExchange(dask_worker, "test", rank, addresses)
+        if rank in leave:
+            dask_worker.exchange_of_test.close()
+
+    async def run(addresses, arrays, leave, dask_worker):
+        import asyncio
+
+        rank, exchange = addresses.index(dask_worker.address), dask_worker.exchange_of_test
+        if rank in leave:
+            return None
+        found = []
+        try:
+            for _ in range(2):  # a second sum does not meet the messages of the first
+                buffer = arrays[rank].copy()
+                await asyncio.to_thread(exchange.all_reduce, buffer)
+                found.append(buffer)
+        except Exception as error:
+            return error
+        finally:
+            exchange.close()
+        return found, exchange.seconds
+
+    client.run(begin, addresses, leave, workers=addresses)
+    results = client.run(run, addresses, arrays, leave, workers=addresses)
+    return [results[address] for address in addresses]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("n_workers", "size"), [(1, 5), (2, 1), (2, 1001), (3, 64), (4, 3), (4, 100_003)])
+def test_workers_sum_to_the_same_bits(client, n_workers, size, dtype):
+    rng = np.random.default_rng(size)
+    arrays = [rng.normal(size=size).astype(dtype) for _ in range(n_workers)]
+    expected = arrays[0].copy()
+    for array in arrays[1:]:
+        expected += array  # in the order of the ranks
+    for found, seconds in summed(client, arrays):
+        for buffer in found:
+            np.testing.assert_array_equal(buffer, expected)
+        assert (seconds > 0) == (n_workers > 1)
+
+
+def test_a_worker_that_has_left_is_an_error_for_the_others(client):
+    results = summed(client, [np.ones(10)] * 3, leave=[1])
+    assert results[1] is None
+    for rank in (0, 2):
+        assert isinstance(results[rank], ExchangeError)
+        assert "has left the fit" in str(results[rank])
+    assert not [fit for fit, _ in _open if fit == "test"]
+
+
+def test_small_partitions_hold_out_their_share_on_average():
+    counts = [len(held_out_rows(3, 0.1, seed=0, partition=number)) for number in range(2000)]
+    assert set(counts) == {0, 1}
+    assert np.mean(counts) == pytest.approx(0.3, abs=0.04)
+    assert len(held_out_rows(50, 0.0, seed=0, partition=0)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("kind", [MLPClassifier, MLPRegressor])
+def test_scores_of_rows_held_out_of_each_partition(client, kind):
+    X, y = rows_of_fits()
+    y = y if kind is MLPRegressor else (y > 0).astype(int)
+    params = {"early_stopping": True, "n_iter_no_change": 2, "tol": 1.0, "validation_fraction": 0.2}
+    net = small(kind, max_iter=20, **params).fit(*collections(X, y, SIZES))
+    assert net.stopped_early_
+    assert net.n_iter_ < 20
+    model = small(kind, alpha=0.0)
+    seed = begun(model, X)[1]
+    kept = [
+        start + held_out_rows(size, 0.2, seed=seed, partition=i)
+        for i, (start, size) in enumerate(zip(np.cumsum([0, *SIZES]), SIZES, strict=False))
+    ]
+    kept = np.concatenate(kept)
+    best = net.best_epoch_ - 1  # whose weights were restored
+    assert net.history_["validation_score"][best] == pytest.approx(net.score(X[kept], y[kept]), rel=1e-5)

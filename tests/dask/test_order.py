@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from sknet.dask import batch_rows
-from sknet.dask._collections import held_out_rows
 
 SIZES = {
     "one partition": [100],
@@ -51,10 +50,3 @@ def test_the_order_of_a_partition_is_its_own():
     np.testing.assert_array_equal(first, second)
     for other in ({"seed": 1, "epoch": 1}, {"seed": 0, "epoch": 2}):
         assert (np.concatenate(batch_rows([20, 50], 70, **other))[:20] != first).any()
-
-
-def test_small_partitions_hold_out_their_share_on_average():
-    counts = [len(held_out_rows(3, 0.1, seed=0, partition=number)) for number in range(2000)]
-    assert set(counts) == {0, 1}
-    assert np.mean(counts) == pytest.approx(0.3, abs=0.04)
-    assert len(held_out_rows(50, 0.0, seed=0, partition=0)) == 0

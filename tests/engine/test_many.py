@@ -1,22 +1,40 @@
-"""Many fits together: each as its own fit to the bit, whatever the number of threads and the order."""
+"""Many fits at once: results, errors and Ctrl-C, threads that take turns, and other processes."""
 
 import os
 import signal
 import threading
 import time
+from functools import partial
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse
 import sklearn
+from sklearn import model_selection
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import sknet
-from sknet import Model, nn
+from sknet import MLPClassifier, Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.engine import _runner_cache, fit_many
-from sknet.engine._many import run_together
-from sknet.engine._scheduler import Group, _in_threads, current_group, grouped, n_threads_for
+from sknet.engine import _runner_cache, _scheduler, fit_many
+from sknet.engine._many import are_sent, in_common, run_together
+from sknet.engine._scheduler import (
+    Group,
+    InterruptGuard,
+    _in_threads,
+    current_fiber,
+    current_group,
+    grouped,
+    n_threads_for,
+    run_in_fibers,
+    run_in_threads,
+)
+from sknet.estimators._base import BaseNet
 from sknet.exceptions import NonFiniteError
+from sknet.model_selection._parallel_fits import fits_networks
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
 from sknet.optim.schedules import Cosine
 
@@ -447,3 +465,430 @@ def test_settings_of_the_caller_hold_in_threads():
             [lambda: (sklearn.get_config()["assume_finite"], sknet.get_config()["native"])] * 4, 2
         )
     assert found == [(True, "never")] * 4
+
+
+def together(waiting):
+    """Answer all that wait with what all have asked for."""
+    asked = [fiber.asked for fiber in waiting]
+    for fiber in waiting:
+        fiber.answer(asked)
+    return waiting
+
+
+def no_threads_are_left():
+    return not [thread for thread in threading.enumerate() if thread.name.startswith("sknet-fit")]
+
+
+def test_all_wait_for_one_another_as_long_as_they_take_part():
+    def fit(i):
+        return [current_fiber().wait((i, step)) for step in range(i)]
+
+    found = run_in_fibers([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, together)
+    assert found == [[[(j, step) for j in range(step + 1, 4)] for step in range(i)] for i in range(4)]
+    assert current_fiber() is None
+
+
+def test_one_runs_at_a_time_and_those_that_leave_beside_them():
+    running, most, begun = [], {True: 0, False: 0}, threading.Event()
+
+    def fit(i):
+        fiber = current_fiber()
+        running.append(i)
+        most[True] = max(most[True], len([j for j in running if j < 3]))
+        most[False] = max(most[False], len([j for j in running if j >= 3]))
+        if i >= 3:
+            begun.set()
+            time.sleep(0.05)
+        running.remove(i)
+        if fiber is not None:
+            fiber.wait(None)
+            assert begun.wait(5)
+        return fiber is None
+
+    takes = [True] * 3 + [False] * 5
+    assert run_in_fibers([lambda i=i: fit(i) for i in range(8)], takes, 2, together) == [not x for x in takes]
+    assert most == {True: 1, False: 2}
+
+
+def test_who_leaves_in_its_turn_goes_on_beside_the_others():
+    left = threading.Event()
+
+    def leaves():
+        fiber = current_fiber()
+        fiber.leave()
+        fiber.leave()
+        assert current_fiber() is None
+        assert left.wait(5)
+        return "left"
+
+    def stays():
+        found = current_fiber().wait("asked")
+        left.set()
+        return found
+
+    assert run_in_fibers([leaves, stays], [True, True], 1, together) == ["left", ["asked"]]
+
+
+@pytest.mark.parametrize("of", ["a fit", "one that has left", "what serves"])
+def test_an_error_ends_all(of):
+    ended = []
+
+    def fit(i):
+        fiber = current_fiber()
+        try:
+            if i == 1 and of == "one that has left":
+                fiber.leave()
+            if i == 1 and of != "what serves":
+                raise ValueError("as told")
+            while True:
+                fiber.wait(i)
+                time.sleep(0.01)
+        finally:
+            ended.append(i)
+
+    def fails(waiting):
+        raise ValueError("as told")
+
+    serve = fails if of == "what serves" else together
+    with pytest.raises(ValueError, match="as told") as error:
+        run_in_fibers([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, serve)
+    if of != "what serves":
+        assert error.value.__notes__ == ["in fit 1 of 3, counted from 0"]
+    assert set(ended) <= {0, 1, 2}
+    assert no_threads_are_left()
+
+
+def test_what_has_been_done_for_a_fit_is_counted_when_another_fails():
+    counted = []
+
+    def fit(i):
+        current_fiber().wait(i)
+        if i == 0:
+            raise ValueError("as told")
+        counted.append(i)
+        current_fiber().wait(i)
+
+    with pytest.raises(ValueError, match="as told"):
+        run_in_fibers([lambda i=i: fit(i) for i in range(3)], [True] * 3, 1, together)
+    assert counted == [1, 2]
+
+
+def test_an_error_that_is_an_answer_is_raised_by_the_fit():
+    def serve(waiting):
+        waiting[0].answer(ValueError("as told"))
+        return waiting[:1]
+
+    def fit():
+        with pytest.raises(ValueError, match="as told"):
+            current_fiber().wait(None)
+        return "went on"
+
+    assert run_in_fibers([fit, fit], [True, True], 1, serve) == ["went on", "went on"]
+
+
+def test_fits_end_by_themselves_after_ctrl_c_while_others_end():
+    """One takes its time, and who presses Ctrl-C twice does not wait for it; no thread waits for ever."""
+    ended = []
+
+    def fit(i):
+        try:
+            current_fiber().wait(i)
+        finally:
+            for _ in range(0 if i else 2):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+            ended.append(i)
+
+    def serve(waiting):
+        raise ValueError("as told")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_fibers([lambda i=i: fit(i) for i in range(4)], [True] * 4, 1, serve)
+    for thread in threading.enumerate():
+        if thread.name.startswith("sknet-fit"):
+            thread.join(10)
+    assert no_threads_are_left()
+    assert sorted(ended) == [0, 1, 2, 3]
+
+
+def most_at_a_time(n_fits, takes=lambda i: True):
+    """Run fits of two steps each; return how many ran at a time."""
+    running, most, lock = set(), [0], threading.Lock()
+
+    def fit(i):
+        with lock:
+            running.add(i)
+            most[0] = max(most[0], len(running))
+        fiber = current_fiber()
+        if fiber is None:
+            time.sleep(0.01)
+        else:
+            for _ in range(2):
+                fiber.wait(i)
+        with lock:
+            running.remove(i)
+        return i
+
+    fits = [lambda i=i: fit(i) for i in range(n_fits)]
+    assert run_in_fibers(fits, [takes(i) for i in range(n_fits)], 2, together) == list(range(n_fits))
+    assert no_threads_are_left()
+    return most[0]
+
+
+@pytest.mark.parametrize("takes", [lambda i: True, lambda i: i % 3 == 0, lambda i: False])
+def test_fits_begin_when_others_have_ended(takes, monkeypatch):
+    monkeypatch.setattr(_scheduler, "MOST", 4)
+    assert 2 <= most_at_a_time(11, takes) <= 4
+
+
+def failing_from(number, monkeypatch):
+    """Let the system have so many threads, besides those that run now."""
+    most, start = threading.active_count() + number, threading.Thread.start
+
+    def may_fail(self):
+        if threading.active_count() >= most:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", may_fail)
+
+
+def test_a_system_without_more_threads_has_as_many_fits_at_a_time(monkeypatch):
+    failing_from(3, monkeypatch)
+    assert most_at_a_time(9) <= 3
+
+
+def test_a_system_without_any_thread_says_so(monkeypatch):
+    failing_from(0, monkeypatch)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        most_at_a_time(2)
+
+
+def test_ctrl_c_is_seen_while_others_run_beside(monkeypatch):
+    monkeypatch.setattr(_scheduler, "MOST", 1)
+    begun, end = threading.Event(), threading.Event()
+
+    def beside():
+        begun.set()
+        end.wait(10)
+
+    def press():
+        begun.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        end.set()
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_in_fibers([beside, beside], [False, False], 1, together)
+    presses.join()
+    assert no_threads_are_left()
+
+
+@pytest.mark.parametrize("in_fibers", [True, False])
+def test_ctrl_c_between_the_start_of_a_thread_and_the_note_of_it(in_fibers, monkeypatch):
+    class Interrupted(threading.Thread):
+        def start(self):
+            super().start()
+            if self.name == "sknet-fit-1":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(_scheduler.threading, "Thread", Interrupted)
+    fits, begun = [lambda: begun.append(1)] * 3, []
+    with pytest.raises(KeyboardInterrupt):
+        run_in_fibers(fits, [True] * 3, 1, together) if in_fibers else run_in_threads(fits, 3)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and not no_threads_are_left():
+        time.sleep(0.001)
+    assert no_threads_are_left()
+    assert not begun
+
+
+@pytest.fixture(autouse=True)
+def pythons_own_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def press():
+    signal.raise_signal(signal.SIGINT)
+
+
+def guarded(*steps):
+    """Do some steps under a guard, and return how many were done."""
+    done = []
+    guard = InterruptGuard()
+
+    def run():
+        with guard:
+            for step in steps:
+                step(guard) if step is InterruptGuard.poll else step()
+                done.append(step)
+
+    return run, done, guard
+
+
+def test_it_is_held_until_raised():
+    run, done, guard = guarded(press, print, InterruptGuard.poll, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press, print]
+    assert not guard.is_urgent
+
+
+def test_it_is_raised_at_the_end_at_the_latest():
+    run, done, _ = guarded(press, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press, print]
+
+
+def test_a_second_one_is_not_held_back():
+    run, done, guard = guarded(press, press, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press]
+    assert guard.is_urgent
+
+
+def test_an_answered_one_is_not_the_first_of_two():
+    with InterruptGuard() as guard:
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            guard.poll()
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            guard.poll()
+        guard.poll()
+    assert not guard.is_urgent
+
+
+def test_another_error_comes_first():
+    run, *_ = guarded(press, lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run()
+
+
+def test_the_handler_is_restored():
+    with InterruptGuard():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_users_handler_is_not_changed():
+    pressed = []
+    mine = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        with InterruptGuard() as guard:
+            press()
+            guard.poll()
+    finally:
+        signal.signal(signal.SIGINT, mine)
+    assert pressed == [signal.SIGINT]
+
+
+def test_other_threads_are_not_affected():
+    errors = []
+
+    def work():
+        try:
+            with InterruptGuard() as guard:
+                guard.poll()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not errors
+
+
+PLACES = [
+    ({}, False),
+    ({"n_jobs": 2}, False),
+    ({"backend": "threading", "n_jobs": 2}, False),
+    ({"backend": "sequential"}, False),
+    ({"prefer": "processes"}, False),
+    ({"backend": "loky"}, True),
+    ({"backend": "multiprocessing"}, True),
+    ({"backend": "loky", "n_jobs": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("config", "expected"), PLACES)
+def test_a_backend_of_processes_is_chosen_by_its_name(config, expected):
+    with joblib.parallel_config(**config):
+        assert are_sent() is expected
+        with grouped(2):
+            assert not are_sent()
+
+
+@pytest.mark.parametrize("config", [{"n_jobs": 2}, {"n_jobs": 1}], ids=["two processes", "this one"])
+def test_fits_in_processes_are_those_of_this_one(config):
+    """Rows are large enough to be memory-mapped, which makes them read-only."""
+    rows = np.random.default_rng(0).normal(size=(50_000, 6)).astype("f4")
+    labels = np.arange(len(rows)) % 3
+
+    def models():
+        return [Model(network(nn.ReLU()), "log_loss", random_state=i) for i in range(3)]
+
+    here, there = models(), models()
+    options = {"epochs": 1, "batch_size": 500}
+    wanted = trace(here, fit_many(here, rows, labels, **options))
+    with joblib.parallel_config("loky", **config), sknet.config_context(native="never"):
+        found = trace(there, fit_many(there, rows, labels, **options))
+    assert found == wanted
+
+
+def settings(number):
+    return sknet.get_config()["native"], are_sent()
+
+
+def test_settings_of_the_caller_hold_in_processes():
+    with joblib.parallel_config("loky", n_jobs=2), sknet.config_context(native="never"):
+        assert run_together([partial(settings, i) for i in range(3)]) == [("never", False)] * 3
+        assert run_together([]) == []
+
+
+def test_what_fits_have_in_common_is_what_several_take():
+    shared, own = np.arange(3), [np.arange(4), np.arange(5)]
+    fits = [partial(print, {"a": shared}, own[i], end=shared, sep="x") for i in range(2)]
+    assert [id(each) for each in in_common([*fits, lambda: None])] == [id(shared)]
+    assert [len(each) for each in in_common(fits[:1])] == [3, 4]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_here_says_which_fit_it_is_of(n_jobs):
+    models = [Model(network(nn.ReLU()), "log_loss", random_state=i) for i in range(3)]
+    bad = [X, X * np.nan, X]
+    fits = [partial(model.fit, rows, LABELS) for model, rows in zip(models, bad, strict=True)]
+    with pytest.raises(ValueError, match=r"not finite|nan|NaN") as error:
+        run_together(fits, n_jobs)
+    assert error.value.__notes__ == ["in fit 1 of 3, counted from 0"]
+    with pytest.raises(ValueError, match=r"not finite|nan|NaN") as error:
+        run_together(fits[1:2], n_jobs)
+    assert not hasattr(error.value, "__notes__")
+
+
+NET = MLPClassifier((4,))
+GROUPED = [
+    (NET, {}, True),
+    (NET, {"device": "cuda"}, False),
+    (MLPClassifier(device="cuda"), {"device": "cpu"}, True),
+    (LogisticRegression(), {"C": 1.0}, False),
+    (Pipeline([("scaler", StandardScaler()), ("net", NET)]), {"net__alpha": 0.1}, True),
+    (Pipeline([("scaler", StandardScaler()), ("net", NET)]), {"net": LogisticRegression()}, False),
+    (Pipeline([("scaler", StandardScaler()), ("net", LogisticRegression())]), {"net": NET}, True),
+    (Pipeline([("net", MLPClassifier(device="cuda"))]), {"net": NET}, True),
+    (model_selection.GridSearchCV(NET, {"alpha": [0.0]}), {}, True),
+]
+
+
+@pytest.mark.parametrize(("estimator", "candidate", "expected"), GROUPED)
+def test_what_has_a_network_on_the_host_is_grouped(estimator, candidate, expected):
+    before = str(estimator)
+    assert fits_networks(estimator, candidate) is expected
+    assert str(estimator) == before
+    assert issubclass(MLPClassifier, BaseNet)

@@ -1,7 +1,6 @@
 """Every kind of optimizer in the engine: eager, compiled, native, functional, and on another device."""
 
 import copy
-import functools
 import pickle
 
 import numpy as np
@@ -11,11 +10,6 @@ from sknet import Model, nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.core import no_grad
 from sknet.device import to_host
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine import _runners as steps_module
-from sknet.engine._loop import Settings, Validation, train
-from sknet.engine._network import predict_rows
-from sknet.engine._programs import Programs
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
     EMA,
@@ -109,18 +103,6 @@ def assert_close(model, other, tolerance):
             np.testing.assert_allclose(array, theirs[name], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.slow
-@named([*ELEMENTWISE, *BY_NAME])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fifty_compiled_steps_have_every_bit_of_the_eager_ones(optimizer, dtype, monkeypatch):
-    monkeypatch.setattr(steps_module, "Programs", functools.partial(Programs, exact=True))
-    compiled, losses, *_ = train_by("compiled", optimizer, dtype)
-    eager, eager_losses, *_ = train_by("eager", optimizer, dtype)
-    np.testing.assert_array_equal(losses, eager_losses)
-    assert len(losses) == 50
-    assert_same_state(compiled.state, eager.state)
-
-
 @named([*ELEMENTWISE, *BY_NAME])
 def test_steps_that_may_round_otherwise_stay_near(optimizer):
     eager, eager_losses, *_ = train_by("eager", optimizer, epochs=2)
@@ -195,7 +177,6 @@ def test_averages_predict_and_the_others_are_trained(optimizer):
     plain = classifier(optimizer="sgd", dtype="float64")
     plain.load(plain.state._replace(parameters=expected))
     np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-12)
-    np.testing.assert_allclose(predict_rows(model, X[:1]), plain(X[:1]).data, rtol=1e-12)
     assert not np.array_equal(model.predict(X), before)
     trained_output = model(X).data
     plain.load(plain.state._replace(parameters=model.parameters))
@@ -224,46 +205,36 @@ def test_copies_predict_and_continue_alike(optimizer):
         np.testing.assert_array_equal(other.predict(X), model.predict(X))
 
 
-def test_compiled_predictions_follow_the_training():
-    model = classifier(optimizer=EMA(SGD(0.5), 0.5), dtype="float64")
-    for _ in range(3):
-        model.step(X, CLASSES)
-        with no_grad():
-            np.testing.assert_allclose(
-                predict_rows(model, X[:1]), model(X, training=False).data[:1], rtol=1e-12
-            )
-
-
 def test_averages_have_no_gradient():
     model = classifier(optimizer=EMA(SGD()))
     with pytest.raises(GradientError, match="does not depend on this model's parameters"):
         model.backward(model.loss(model(X, training=False), CLASSES))
 
 
+def evaluated(model):
+    """Return loss and accuracy of the rows as the model predicts them."""
+    with no_grad():
+        output = model(X, training=False)
+        return [model.loss(output, CLASSES).item(), (output.data.argmax(axis=1) == CLASSES).mean()]
+
+
 class LastValidation(Callback):
     """Evaluates after every epoch, before the best weights are restored."""
 
-    def __init__(self, validation):
-        self.validation = validation
-
     def on_epoch_end(self, fit):
-        self.found = self.validation.evaluate(fit.model)
+        self.found_ = evaluated(fit.model)
 
 
 @named(AVERAGING)
 def test_the_best_epoch_is_one_of_averages(optimizer):
     model = classifier(optimizer=optimizer, dtype="float64")
-    batches = Batches(X, CLASSES, None, 4, model.dtype, model.device)
-    validation = Validation(batches, Accuracy)
-    history, last = History(), LastValidation(validation)
+    last = LastValidation()
     callbacks = [last, EarlyStopping("validation_score", patience=10, tol=0.0)]
-    train(model, batches, history, Settings(max_iter=15), Accuracy, validation, callbacks)
-    np.testing.assert_allclose(
-        [history["validation_loss"][-1], history["validation_score"][-1]], list(last.found.values())
-    )
-    best = int(np.argmax(history["validation_score"]))
-    found = list(validation.evaluate(model).values())
-    np.testing.assert_allclose(found, [history[f"validation_{what}"][best] for what in ("loss", "score")])
+    told = {"epochs": 15, "batch_size": 4, "scores": {"score": "accuracy"}, "callbacks": callbacks}
+    history = model.fit(X, CLASSES, **told, X_val=X, y_val=CLASSES)
+    numbers = np.stack([history["validation_loss"], history["validation_score"]], axis=1)
+    np.testing.assert_allclose(numbers[-1], last.found_)
+    np.testing.assert_allclose(numbers[np.argmax(history["validation_score"])], evaluated(model))
     assert_same(model.evaluation_parameters, averaged_by_hand(model))
 
 
@@ -349,24 +320,19 @@ def test_squares_that_overflow(optimizer):
 
 def rates(schedule, max_iter, n_iter_no_change, verbose=False):
     model = classifier(optimizer=SGD(schedule), dtype="float64")
-    batches = Batches(X, CLASSES, None, 12, model.dtype, model.device)
     # no epoch is an improvement but the first
     stopping = EarlyStopping("loss", patience=n_iter_no_change, tol=10.0, restore_best=False, verbose=verbose)
-    history = History()
-    outcome = train(model, batches, history, Settings(max_iter), Accuracy, callbacks=[stopping])
-    return history["lr"], outcome
+    return model.fit(X, CLASSES, epochs=max_iter, batch_size=12, callbacks=[stopping])["lr"]
 
 
 def test_patience_of_its_own_lowers_the_rate_and_stops_later():
-    found, outcome = rates(Adaptive(0.8, factor=2.0, patience=1), 50, n_iter_no_change=6)
+    found = rates(Adaptive(0.8, factor=2.0, patience=1), 50, n_iter_no_change=6)
     assert found == [0.8, 0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1]
-    assert isinstance(outcome.stopped_by, EarlyStopping)
 
 
 def test_without_it_the_patience_of_the_fit_counts():
-    found, outcome = rates(Adaptive(0.8, factor=2.0, min_lr=0.4), 50, n_iter_no_change=1)
+    found = rates(Adaptive(0.8, factor=2.0, min_lr=0.4), 50, n_iter_no_change=1)
     assert found == [0.8, 0.8, 0.8, 0.4, 0.4]
-    assert isinstance(outcome.stopped_by, EarlyStopping)
 
 
 def test_messages_about_lowered_rates(capsys):

@@ -8,13 +8,11 @@ import pytest
 import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback
-from sknet.device import to_device, to_host
-from sknet.engine import _network, fit_many
-from sknet.engine._network import predict_rows
+from sknet.device import to_device
+from sknet.engine import fit_many
 from sknet.exceptions import DtypeError
-from tests.devices import fake
 from tests.devices.rounding import BITS, rounded
-from tests.engine.precisions import FITTING, PRECISIONS, N, by_hand, host, model_on, predicted_by_hand, rows
+from tests.engine.precisions import FITTING, PRECISIONS, by_hand, host, model_on, rows
 
 X, Y = rows()
 
@@ -54,23 +52,6 @@ def test_single_steps_are_too(place, precision):
     for first in (0, 20, 40):
         model.step(to_device(X[first : first + 20], place), to_device(Y[first : first + 20], place))
     assert_close(host(model), by_hand(start, precision, 1))
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_predictions(place, precision, monkeypatch):
-    """At once, and in chunks, of which whole ones are compiled."""
-    model = model_on(place, precision)
-    expected = predicted_by_hand(host(model), precision, X)
-    np.testing.assert_allclose(to_host(model.predict(to_device(X, place))), expected, rtol=0, atol=1e-6)
-    for elements in (1 << 20, 32 * 25):
-        monkeypatch.setattr(_network, "CHUNK_ELEMENTS", elements)
-        _network._by_structure.clear()
-        model.recompile()
-        np.testing.assert_allclose(to_host(predict_rows(model, X)), expected, rtol=0, atol=1e-6)
-    model.precision = "float32"
-    changed = to_host(predict_rows(model, X))
-    np.testing.assert_allclose(changed, predicted_by_hand(host(model), "float32", X), rtol=0, atol=1e-6)
-    _network._by_structure.clear()
 
 
 @pytest.mark.parametrize("precision", BITS)
@@ -184,22 +165,6 @@ def test_many_fits(place):
         assert_close(host(model), by_hand(start, precision, 2))
 
 
-@pytest.mark.parametrize("precision", BITS)
-def test_rows_that_do_not_fit_on_the_device(fake_device, precision, monkeypatch):
-    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 13)
-    model = model_on(fake_device, precision)
-    start, many = host(model), (np.tile(X, (40, 1)), np.tile(Y, (40, 1)))
-    with fake.counted() as counts:
-        model.fit(*many, epochs=1, X_val=many[0], y_val=many[1], **FITTING)
-        found = predict_rows(model, many[0])
-    assert counts.sent > 20
-    assert set(counts.precisions) == {precision}
-    expected = by_hand(start, precision, 40)
-    assert_close(host(model), expected, 1e-5)
-    by = predicted_by_hand(host(model), precision, X)
-    np.testing.assert_allclose(to_host(found)[:N], by, rtol=0, atol=1e-6)
-
-
 # -- errors -----------------------------------------------------------------------------------
 
 
@@ -227,13 +192,3 @@ def test_arrays_keep_their_dtype(dtype, other):
 
 
 # -- what is asked of the device --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_all_products_of_a_fit_ask_for_it(fake_device, precision):
-    model = model_on(fake_device, precision)
-    with fake.counted() as counts:
-        model.fit(X, Y, epochs=2, X_val=X, y_val=Y, **FITTING)
-        model.predict(to_device(X, fake_device))
-        predict_rows(model, X)
-    assert set(counts.precisions) == {precision}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet.device import Device, active
-from tests.engine.loop.test_device_counts import steps_of
+from tests.engine.loop.test_device_steps import steps_of
 from tests.trees import leaves
 
 pytestmark = pytest.mark.gpu

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sknet.device import Device, active, to_device
-from tests.engine.loop.test_device_scores import CASES, arrays, scored
+from tests.engine.loop.test_device_steps import CASES_SCORES as CASES
+from tests.engine.loop.test_device_steps import arrays, scored
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ import pytest
 
 from sknet.device import Device, Feed, active, backend
 from tests.engine.loop.streamed import BUFFERS, CASES, X, assert_same, classifier, learned, limited
-from tests.engine.loop.test_streamed_rows import PAIRS, long_blocks, steps_on, trained
+from tests.engine.loop.test_device_fits import PAIRS, long_blocks, steps_on, trained
 from tests.estimators.data import quiet
 
 __all__ = ["long_blocks"]  # a fixture

@@ -11,8 +11,6 @@ from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Callback
-from sknet.engine import _many, _runners
-from sknet.engine._stack import Stack
 from sknet.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
@@ -21,7 +19,6 @@ from sknet.model_selection import (
     cross_val_predict,
     cross_validate,
 )
-from sknet.model_selection._parallel_fits import rows_of_folds
 from sknet.optim import SGD
 from tests.devices import fake
 
@@ -75,36 +72,6 @@ def test_all_fits_of_a_search_are_one_program(kind, n_jobs, is_piped, sizes, fak
     assert_same(found.cv_results_, expected.cv_results_)
     assert found.best_params_ == expected.best_params_
     np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=1e-8)
-
-
-def test_rows_of_a_fold_are_there_once(fake_device, monkeypatch):
-    kept = []
-
-    class Seen(Stack):
-        def __init__(self, plan):
-            kept.extend(member.batches.X for member in plan.members)
-            super().__init__(plan)
-
-    monkeypatch.setattr(_many, "Stack", Seen)
-    GridSearchCV(net(fake_device), RATES, cv=2, refit=False).fit(X, LABELS)
-    assert len(kept) == 6
-    assert len({id(x) for x in kept}) == 2
-    with pytest.raises(ValueError, match="read-only"):
-        kept[0][0] = 0
-
-
-def test_rows_are_those_of_the_array():
-    first, second = np.arange(3), np.arange(3, 7)
-    rows = rows_of_folds(net("cpu"), X)
-    taken = rows[first, ...]
-    assert all(each is taken for each in (rows[first], rows[first.copy()], np.take(rows, first, axis=0)))
-    np.testing.assert_array_equal(rows[second], X[second])
-    for key in (2, slice(4), (first, 1), (..., 1), X[:, 0] > 0, [1, 2]):
-        np.testing.assert_array_equal(rows[key], X[key])
-    np.testing.assert_array_equal(rows.take([1, 2]), X.take([1, 2]))
-    doubled = 2 * rows
-    assert doubled[first] is not doubled[first]
-    assert rows_of_folds(Pipeline([("net", net("cpu"))]), X) is X
 
 
 def test_halving_continues_in_stacks(sizes, fake_device):
@@ -253,31 +220,3 @@ def test_what_each_fit_prints(fake_device, capsys):
 
 
 # -- how many ------------------------------------------------------------------------------------
-
-
-def launches_of_blocks(count, device, monkeypatch):
-    """Search over so many networks; return the launches of each block of steps."""
-    found = []
-
-    class Counted(Stack):
-        def run(self, waiting):
-            with fake.counted() as counts:
-                turns = super().run(waiting)
-            found.append((self.size, len(turns), counts.launches))
-            return turns
-
-    monkeypatch.setattr(_many, "Stack", Counted)
-    few = {"hidden_layer_sizes": (2,), "max_iter": 1, "batch_size": 5}
-    grid = {"optimizer__lr": np.linspace(1e-3, 1e-1, count)}
-    one_fold = [(np.arange(15), np.arange(15, 20))]
-    told = {"cv": one_fold, "refit": False, "error_score": "raise"}
-    search = GridSearchCV(net(device, **few), grid, **told).fit(X[:20, :2], LABELS[:20] > 0)
-    assert len(search.cv_results_["params"]) == count
-    return found
-
-
-def test_a_grid_of_a_thousand_small_networks_is_one_program(fake_device, monkeypatch):
-    monkeypatch.setattr(_runners, "SECONDS", 1e9)
-    monkeypatch.setattr(fake, "FREE_MEMORY", 1 << 33)
-    [(_, _, launches)] = launches_of_blocks(2, fake_device, monkeypatch)
-    assert launches_of_blocks(1000, fake_device, monkeypatch) == [(1000, 1000, launches)]

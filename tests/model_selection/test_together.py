@@ -12,7 +12,6 @@ import sklearn
 from joblib import parallel_config
 from joblib.parallel import ThreadingBackend, get_active_backend
 from sklearn import model_selection
-from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
@@ -22,11 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sknet import MLPClassifier, MLPRegressor, Model, TabularClassifier, nn
 from sknet.callbacks import Callback
 from sknet.engine import fit_many
-from sknet.engine._many import run_together
-from sknet.engine._scheduler import grouped
-from sknet.estimators._base import BaseNet
 from sknet.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
-from sknet.model_selection._parallel_fits import fits_networks
 from sknet.optim import SGD, Adam
 
 pytestmark = [
@@ -182,7 +177,14 @@ class Around(Callback):
     "run",
     [
         lambda net: GridSearchCV(net, {"alpha": [0.0, 1.0]}, cv=3, refit=False, n_jobs=2).fit(X, LABELS),
-        lambda net: run_together([lambda: clone(net).fit(X, LABELS)] * 3, 2),
+        lambda net: fit_many(
+            [Model(nn.Linear(4, 3), "log_loss") for _ in range(3)],
+            X,
+            LABELS,
+            epochs=1,
+            n_jobs=2,
+            callbacks=net.callbacks,
+        ),
     ],
     ids=["search", "fits"],
 )
@@ -224,28 +226,6 @@ def test_searches_inside_of_searches_have_the_same_results():
     for n_jobs in (1, 2):
         ours = GridSearchCV(GridSearchCV(net, **inner), n_jobs=n_jobs, **outer)
         assert_same_search(ours.fit(X, LABELS), theirs.fit(X, LABELS))
-
-
-NET = MLPClassifier((4,))
-GROUPED = [
-    (NET, {}, True),
-    (NET, {"device": "cuda"}, False),
-    (MLPClassifier(device="cuda"), {"device": "cpu"}, True),
-    (LogisticRegression(), {"C": 1.0}, False),
-    (Pipeline([("scaler", StandardScaler()), ("net", NET)]), {"net__alpha": 0.1}, True),
-    (Pipeline([("scaler", StandardScaler()), ("net", NET)]), {"net": LogisticRegression()}, False),
-    (Pipeline([("scaler", StandardScaler()), ("net", LogisticRegression())]), {"net": NET}, True),
-    (Pipeline([("net", MLPClassifier(device="cuda"))]), {"net": NET}, True),
-    (model_selection.GridSearchCV(NET, {"alpha": [0.0]}), {}, True),
-]
-
-
-@pytest.mark.parametrize(("estimator", "candidate", "expected"), GROUPED)
-def test_what_has_a_network_on_the_host_is_grouped(estimator, candidate, expected):
-    before = str(estimator)
-    assert fits_networks(estimator, candidate) is expected
-    assert str(estimator) == before
-    assert issubclass(MLPClassifier, BaseNet)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------
@@ -290,8 +270,6 @@ def test_an_error_ends_all_fits_and_leaves_the_search_as_it_was(n_jobs, how, kin
     assert Counts.epochs == epochs  # no thread continues
     assert Counts.begun <= n_jobs + 1
     assert not hasattr(search, "cv_results_")
-    with grouped(1) as group:
-        assert not group.is_cancelled
     search.set_params(estimator=MLPClassifier((4,), max_iter=1)).fit(X, LABELS)
     assert search.best_score_ > 0
 

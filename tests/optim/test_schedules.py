@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sknet.callbacks._stopping import Plateau
 from sknet.exceptions import InvalidParameterError
 from sknet.optim import SGD, Adam, schedules
 from sknet.optim.schedules import (
@@ -269,27 +268,6 @@ def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
             theirs.step()
     found = [schedule(Progress(step, epoch=step)) for step in range(100)]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
-
-
-@pytest.mark.parametrize("cooldown", [0, 1, 5])
-@pytest.mark.parametrize("seed", range(4))
-def test_reduce_on_plateau_equals_pytorchs(cooldown, seed):
-    """The loop's plateau and a schedule with patience, on a series of losses."""
-    torch = pytest.importorskip("torch")
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=0.5, patience=3, threshold=0.0, threshold_mode="abs", cooldown=cooldown
-    )
-    schedule = Adaptive(0.1, factor=2.0, min_lr=0.0, patience=3, cooldown=cooldown)
-    plateau, progress = Plateau(math.inf, 0.0, higher_is_better=False), Progress()
-    for loss in np.random.default_rng(seed).normal(size=100) + np.linspace(2, 0, 100):
-        theirs.step(loss)
-        plateau.observe(loss)
-        if plateau.waited > schedule.patience and schedule.can_reduce(progress):
-            progress = progress._replace(reductions=progress.reductions + 1)
-            plateau.restart(also_count=False, cooldown=schedule.cooldown)
-        assert schedule(progress) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
-    assert progress.reductions > 3
 
 
 @pytest.mark.parametrize("of", [lambda lr: lr, lambda lr: Product([lr, 1.0]), lambda lr: WarmUp(lr, 1)])

@@ -7,7 +7,6 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sknet.preprocessing import TableEncoder
-from sknet.preprocessing._encodings import edges_of, target_of
 
 
 def column(values, **parameters):
@@ -89,40 +88,6 @@ def test_bins_of_a_tree(task):
     found = encoder.transform(np.reshape(QUERY, (-1, 1)))
     # The tree computes in single precision.
     np.testing.assert_allclose(found[:, 1:], [piecewise(x, edges) for x in QUERY], rtol=1e-4, atol=1e-5)
-
-
-def targets_of(task, x, rng):
-    z = x + 0.5 * rng.normal(size=len(x))
-    return {
-        "binary": (z > 0).astype(int),
-        "multiclass": np.digitize(z, [-1.0, 0.0, 1.0]),
-        "outputs": np.stack([np.digitize(z, [-1.0, 0.5]), z > 0.2], axis=1).astype(int),
-        "numbers": np.maximum(z, 0.0),
-        "columns": np.stack([z, z**2], axis=1),
-    }[task]
-
-
-@pytest.mark.parametrize("n_leaves", [3, 24])
-@pytest.mark.parametrize("digits", [1, 9])
-@pytest.mark.parametrize("task", ["binary", "multiclass", "outputs", "numbers", "columns"])
-def test_edges_are_those_of_scikit_learns_tree(task, digits, n_leaves):
-    rng = np.random.default_rng(5)
-    x = np.round(rng.normal(size=2000), digits)
-    y = targets_of(task, x, rng)
-    kind = DecisionTreeRegressor if task in ("numbers", "columns") else DecisionTreeClassifier
-    target = target_of(y, "regression" if kind is DecisionTreeRegressor else "classification")
-    share = ((x - x.min()) / np.ptp(x)).reshape(-1, 1)
-    tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=10, random_state=0).fit(share, y).tree_
-    inner = x.min() + np.sort(tree.threshold[tree.feature >= 0]) * np.ptp(x)
-    found = edges_of(x, target, "tree", n_leaves)["tree"]
-    np.testing.assert_allclose(found, [x.min(), *inner, x.max()], rtol=1e-12, atol=1e-12)
-
-
-def test_targets_that_are_equal_in_a_bin_are_not_split():
-    x = np.arange(400.0)
-    y = np.where(x < 200, 0.1, np.sin(x))
-    found = edges_of(x, target_of(y, "regression"), "tree", 50)["tree"]
-    assert (found[1:] > 190).all()
 
 
 def test_both_kinds_of_bins_have_separate_outputs():

@@ -11,9 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 import sknet
 import sknet.onnx
 from sknet import TableEncoder
-from sknet.preprocessing._encodings import edges_of, target_of, values_repeat, values_tell_more
-
-N_FOLDS, MIN_COUNT, SMOOTHING = 5, 5, 20.0
 
 
 def coded(random_state, n=600):
@@ -31,48 +28,6 @@ def rounded(random_state, n=600):
     """Return a measurement that is rounded, and targets that depend on it smoothly."""
     x = random_state.uniform(0, 60, n).round()
     return x, (random_state.uniform(size=n) < x / 60).astype(int)
-
-
-def slowly(values, target, edges, folds):
-    """Return what `values_tell_more` does, row by row."""
-    known = [i for i in range(len(values)) if not np.isnan(values[i])]
-    often = [v for v in set(values[known]) if (values == v).sum() >= MIN_COUNT]
-    if len(set(values[known])) < 3 or not often:
-        return False
-    bins = np.searchsorted(edges[1:-1], values, side="right")
-    gains = np.zeros(N_FOLDS)
-    for fold in range(N_FOLDS):
-        others = [i for i in known if folds[i] != fold]
-        overall = target.numbers[known].mean(axis=0)
-
-        def of_bin(b, rows=others, overall=overall):
-            same = [target.numbers[i] for i in rows if bins[i] == b]
-            return np.mean(same, axis=0) if same else overall
-
-        for i in known:
-            if folds[i] == fold and values[i] in often:
-                mean = of_bin(bins[i])
-                residuals = [target.numbers[j] - mean for j in others if values[j] == values[i]]
-                effect = np.sum(residuals, axis=0) / (len(residuals) + SMOOTHING)
-                residual = target.numbers[i] - mean
-                gains[fold] += (residual**2 - (residual - effect) ** 2).sum()
-    return bool((gains > 0).all())
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_choice_is_that_of_a_plain_loop(seed):
-    random_state = np.random.RandomState(seed)
-    x, y = (coded, rounded)[seed % 2](random_state, 120)
-    if seed % 3 == 0:
-        target = target_of(y * 1.5 + random_state.normal(size=len(y)), "regression")
-    else:
-        y = y + (seed % 3 == 1) * (random_state.uniform(size=len(y)) < 0.3)
-        target = target_of(y, "classification")
-    known = ~np.isnan(x)
-    edges = edges_of(x[known], target.take(known), ("tree", "quantile")[seed % 4 // 2], 4)
-    folds = random_state.permutation(len(x)) % N_FOLDS
-    found = values_tell_more(x, target, edges, MIN_COUNT, folds, SMOOTHING)
-    assert found == slowly(x, target, next(iter(edges.values())), folds)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -198,19 +153,3 @@ def test_frozen_estimators_and_their_python_are_equal(fitted, tmp_path):
     written = runpy.run_path(str(tmp_path / "written.py"))["decision_function"]
     for table in (rows(X), rows(X).to_numpy(dtype=object)):
         np.testing.assert_array_equal(written(table), expected)
-
-
-@pytest.mark.parametrize("n_rows", [1, 4, 60, 1000])
-@pytest.mark.parametrize("min_count", [1, 3, 5])
-def test_repeated_values_of_all_columns_at_once(n_rows, min_count):
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, [1, 2, 30, 1000, 10**6], (n_rows, 5)).astype(float)
-    X[rng.random(X.shape) < 0.3] = np.nan
-    X[:, 0] = np.nan
-    counts = [np.unique(x[~np.isnan(x)], return_counts=True)[1] for x in X.T]
-    expected = [bool((each >= min_count).any()) for each in counts]
-    assert values_repeat(X, min_count).tolist() == expected
-
-
-def test_columns_of_many_rows_are_looked_at_one_by_one():
-    assert values_repeat(np.zeros((1001, 2)), 5).all()

@@ -2,8 +2,8 @@
 
 import itertools
 import pickle
+import time
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sknet
 from sknet.losses import NLL, Ordinal, Quantile
-from sknet.tabular import Members, TabularClassifier, TabularRegressor, _base
+from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from tests.estimators.checks import run_check
 from tests.fuzz.tables import drawn, harmed
 
@@ -356,7 +356,7 @@ def test_a_budget_in_seconds_includes_what_it_takes_to_estimate_it(monkeypatch):
     done, and for the encoding of the other fold.
     """
     clock = itertools.count()
-    monkeypatch.setattr(_base, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
     few = Members(hidden_layer_sizes=[8], epochs=20, per_fold=1)
     model = TabularRegressor(budget="45s", smooth=few, sharp=None, n_folds=2, n_jobs=1, random_state=0)
     members = model.fit(X, SIGNAL).members_

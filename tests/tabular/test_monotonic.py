@@ -8,7 +8,6 @@ import scipy.sparse as sp
 import sknet
 from sknet.losses import Quantile
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular._training import TabularNet
 
 RNG = np.random.default_rng(0)
 CST = {"steps": 1, "size": -1}
@@ -106,24 +105,6 @@ def test_a_constraint_that_is_true_costs_little():
         for given in (None, {"a": 1, "b": -1})
     )
     assert fitted > free - 0.003
-
-
-def test_signs_become_weights():
-    directions = np.array([0, 0, 0, 1, -1, 0])
-    network = TabularNet(6, 2, (9, 6), 0.1, spans=((0, 3),), directions=directions).initialize(0)
-    network.scale.weight.data = RNG.normal(size=network.scale.n_features).astype(np.float32)
-    network.skip.weight.data = RNG.normal(size=network.skip.weight.shape).astype(np.float32)
-    x = RNG.normal(size=(7, 6)).astype(np.float32)
-    sknet.nn.init.from_data(network, x, random_state=0)
-    expected = network.eval()(x).numpy()
-    plain = network.without_signs()
-    assert not plain.is_monotonic
-    np.testing.assert_allclose(plain(x).numpy(), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(plain.without_vectors()(x).numpy(), expected, rtol=1e-4, atol=1e-5)
-    for column in (3, 4):
-        rows = np.repeat(x[:1], 30, axis=0)
-        rows[:, column] = np.linspace(-9, 9, 30)
-        assert (directions[column] * np.diff(plain(rows).numpy(), axis=0) >= -1e-6).all()
 
 
 def test_columns_without_an_order_are_named():

@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_info
 import sknet
 from sknet.losses import Huber
 from sknet.tabular import Members, TabularRegressor
-from sknet.tabular import _training as rows_module
-from tests.tabular.test_rows import frame
+from tests.tabular.test_training import frame
 
 X, LABELS = frame(300)
 FEW = Members(hidden_layer_sizes=[12], epochs=3)
@@ -29,10 +28,9 @@ def blas():
 
 
 @pytest.fixture
-def lazily(monkeypatch):
+def lazily(limits):
     """Let rows of all tables be computed when they are read."""
-    monkeypatch.setattr(rows_module, "KEPT_BYTES", 0)
-    monkeypatch.setattr(rows_module, "MOST_BYTES", 0)
+    limits("bytes of encoded tables", 0)
 
 
 def predicted(native="always", **params):

@@ -10,7 +10,7 @@ from sknet import NetRegressor, nn
 from sknet.device import Device, Feed, active, backend
 from tests.devices.emulated import counted, faults, late, without_page_locks
 from tests.engine.loop.streamed import CASES, SIZE, X, assert_same, limited
-from tests.engine.loop.test_streamed_rows import long_blocks, steps_on, trained
+from tests.engine.loop.test_device_fits import long_blocks, steps_on, trained
 from tests.estimators.data import quiet
 
 __all__ = ["long_blocks"]  # a fixture

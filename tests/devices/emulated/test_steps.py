@@ -11,7 +11,7 @@ from sknet.optim import SGD
 from tests.compile.native import KINDS
 from tests.devices.emulated import counted, idle
 from tests.devices.rounding import BITS
-from tests.engine.loop.test_device_counts import (
+from tests.engine.loop.test_device_steps import (
     GELUS,
     LAUNCHES,
     RECURRENT,

@@ -1,17 +1,11 @@
 """Buckets of similar lengths: the same steps as with all padding, in an order that a seed decides."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from numpy.random import RandomState
 
 import sknet
 from sknet import Model, NetClassifier, NetRegressor, NetTransformer, nn
 from sknet.callbacks import Checkpoint
-from sknet.device import Device
-from sknet.engine import Batches, _batches, _network
-from sknet.engine._batches import Buckets, buckets_of
 from tests.estimators.data import quiet
 
 RNG = np.random.default_rng(0)
@@ -35,33 +29,18 @@ def weights(net):
     return net.model_.weights().flat
 
 
-@pytest.mark.parametrize("n", [40, 41, 47, 123])
-def test_orders(n):
-    buckets, size, n_batches = Buckets(LENGTHS, LENGTHS.max()), 10, -(-n // 10)
-    order = RNG.permutation(n)
-    found = buckets.arranged(order, size, n_batches, RandomState(0))
-    assert sorted(found) == list(range(n))
-    parts = [found[i * size : (i + 1) * size] for i in range(n_batches)]
-    ranges = sorted((LENGTHS[part].min(), LENGTHS[part].max()) for part in parts)
-    assert all(below[1] <= above[0] for below, above in pairwise(ranges))
-    assert LENGTHS[parts[-1]].max() == np.sort(LENGTHS[:n])[: len(parts[-1])].max()
-    assert (found != buckets.arranged(order, size, n_batches, RandomState(1))).any()
-    for part in parts:
-        assert LENGTHS[part].max() <= buckets.width_of(part) <= max(1.5 * LENGTHS[part].max() + 1, 2)
-
-
 @pytest.mark.parametrize(
     ("name", "rows"), [("gru", ROWS), ("gru", SERIES), ("tcn", ROWS), ("transformer", SERIES)]
 )
 @pytest.mark.parametrize("native", [True, False])
-def test_steps_are_those_with_all_padding(name, rows, native, monkeypatch):
+def test_steps_are_those_with_all_padding(name, rows, native, limits, monkeypatch):
     if not native:
         monkeypatch.setenv("SKNET_NATIVE", "never")
     short = fitted(name, rows)
-    monkeypatch.setattr(_batches, "MOST_WIDTHS", 1)
+    limits("numbers of steps that batches may have", 1)
     whole = fitted(name, rows)
     np.testing.assert_allclose(weights(short), weights(whole), rtol=1e-8, atol=1e-10)
-    monkeypatch.setattr(_batches, "LEAST_BATCHES", 1000)
+    limits("batches of similar lengths", 1000)
     assert not np.allclose(weights(fitted(name, rows)), weights(whole))  # whose batches are others
 
 
@@ -111,7 +90,7 @@ class Counted(nn.Module):
 @pytest.mark.parametrize("kind", [NetClassifier, NetRegressor])
 @pytest.mark.parametrize(("name", "rows"), [("gru", ROWS), ("tcn", SERIES), ("transformer", ROWS)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_predictions_are_those_with_all_padding(kind, name, rows, dtype, monkeypatch, tmp_path):
+def test_predictions_are_those_with_all_padding(kind, name, rows, dtype, limits, tmp_path):
     network = nn.NETWORKS[name].__sklearn_clone__().set_params(**SMALL[name])
     with quiet():
         net = kind(network, max_iter=1, random_state=0, dtype=dtype).fit(rows, LABELS)
@@ -119,7 +98,7 @@ def test_predictions_are_those_with_all_padding(kind, name, rows, dtype, monkeyp
     predictors = net, net.freeze(), sknet.load(tmp_path / "net.safetensors")
     names = ["predict_proba", "decision_function"] if kind is NetClassifier else ["predict"]
     short = [[getattr(each, name)(rows) for name in names] for each in predictors]
-    monkeypatch.setattr(_network, "LEAST_ROWS", 1000)
+    limits("sequences in passes by length", 1000)
     whole = [getattr(net, name)(rows) for name in names]
     for found in short:
         for one, first, expected in zip(found, short[0], whole, strict=True):
@@ -153,14 +132,14 @@ def test_outputs_of_steps_are_as_wide_as_the_rows(extra):
         assert each.predict(X, lengths=lengths).shape == X[..., :1].shape
 
 
-def test_codes_are_those_with_all_padding(monkeypatch):
+def test_codes_are_those_with_all_padding(limits):
     X, lengths = nn.pad_sequences(SERIES)
     with quiet():
         net = NetTransformer(Coder, target="y", max_iter=1, random_state=0)
         net.fit(X, LABELS * 1.0, lengths=lengths)
     short = net.transform(X, lengths=lengths)
     assert short.tobytes() == net.freeze().transform(X, lengths=lengths).tobytes()
-    monkeypatch.setattr(_network, "LEAST_ROWS", 1000)
+    limits("sequences in passes by length", 1000)
     np.testing.assert_allclose(short, net.transform(X, lengths=lengths), rtol=1e-4, atol=1e-6)
 
 
@@ -182,21 +161,3 @@ class Steps(nn.Module):
 
     def forward(self, x, lengths):
         return self.head(self.norm(x.reshape((-1, 2))).reshape(x.shape))
-
-
-def test_what_has_no_buckets():
-    X, lengths = nn.pad_sequences(SERIES)
-    n_steps = X.shape[1]
-
-    def found(module, y, lengths=lengths, size=10, device="cpu"):
-        model = Model(module, "squared_error", random_state=0)
-        batches = Batches({"x": X, "lengths": lengths}, y, None, size, np.dtype("f4"), Device(device))
-        return buckets_of(model.materialize(batches.X), batches)
-
-    rows, steps = np.zeros((len(X), 1)), np.zeros((len(X), n_steps, 1))
-    network = nn.RecurrentNet((n_steps, 2), 1, hidden_size=3)
-    assert found(network, rows) is not None
-    assert found(network, rows, np.full(len(X), n_steps)) is None  # no padding
-    assert found(network, rows, size=100) is None  # few batches
-    assert found(Steps(), steps) is None
-    assert found(Steps(norm=True), rows) is None

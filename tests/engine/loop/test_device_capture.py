@@ -6,7 +6,6 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from sknet.compile._compile import forget_programs
 from sknet.device import active
 from tests.devices import fake, kernels, texts
 
@@ -19,14 +18,13 @@ ALLOCATING = (
 FAMILIES = ("layers", "losses", "optimizers", "sizes")
 
 
-@pytest.fixture(scope="module")
-def programs():
+@pytest.fixture
+def programs(limits):
     """What makes a step in float32, by name; nothing is compiled or computed."""
-    forget_programs()
+    limits.forget()
     families = (texts.PROGRAMS[family]() for family in FAMILIES)
     with kernels.recorded():
         yield [(name, make) for name, make in chain.from_iterable(families) if name.endswith("in float32")]
-    forget_programs()
 
 
 def refused(steps):

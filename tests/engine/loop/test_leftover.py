@@ -9,7 +9,6 @@ from sknet import MLPClassifier, MLPRegressor, Model, NetRegressor, nn
 from sknet.callbacks import Callback
 from sknet.device import Feed, to_host
 from sknet.engine import Batches, fit_many
-from sknet.engine._batches import ComputedRows
 from sknet.optim import SGD
 from tests.devices import fake
 from tests.estimators.data import quiet
@@ -117,18 +116,6 @@ def test_fits_side_by_side():
         same(each, wanted)
 
 
-def test_rows_that_are_computed():
-    class Copied(ComputedRows):
-        def write(self, rows, out):
-            out[...] = X[rows]
-
-    for native in ("never", "always"):
-        with sknet.config_context(native=native):
-            found = model()
-            found.fit(Copied(X.shape, X.dtype), Y, epochs=2, batch_size=SIZE, shuffle=False)
-        same(found, by_hand(JOINED * 2))
-
-
 @pytest.mark.parametrize("chunk", [None, 1, 2, 3, 4, 6], ids=str)
 @pytest.mark.parametrize("n_batches", [1, 12, 48, 60])
 def test_a_device(chunk, n_batches, fake_device, monkeypatch):
@@ -187,6 +174,17 @@ def test_estimators_fit_a_leftover_row(params):
             clf.fit(X, LABELS)
     assert np.isfinite(clf.predict_proba(X)).all()
     assert np.isfinite(reg.predict(X)).all()
+
+
+@pytest.mark.parametrize("native", ["never", "always"])
+def test_rows_that_are_standardized_when_they_are_read(native, monkeypatch):
+    with quiet(), sknet.config_context(native=native):
+        whole = perceptron(scale_inputs=True).fit(X, LABELS)
+        monkeypatch.setattr("sknet.estimators._scaling.MOST_BYTES", 1)
+        found = perceptron(scale_inputs=True).fit(X, LABELS)
+    for one, other in zip(found.coefs_, whole.coefs_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found.loss_curve_ == whole.loss_curve_
 
 
 def test_all_defaults_fit_201_rows():

@@ -8,8 +8,7 @@ import pytest
 
 from sknet import Model, nn
 from sknet.callbacks import Callback
-from sknet.device import to_host
-from sknet.engine import _network, fit_many
+from sknet.engine import fit_many
 from sknet.optim import SGD
 from tests.engine.loop.test_stacks import LABELS, RNG, X, assert_same, network
 
@@ -85,22 +84,3 @@ def test_rows_of_a_fit_are_checked(fake_device):
     weight = np.where(np.arange(len(X)) == 29, -1e6, 1.0)
     with pytest.raises(ValueError, match="sample_weight must have a positive sum, got -"):
         fit_many(made(fake_device, 2), X, LABELS, weight, rows=rows, **EPOCHS)
-
-
-def test_the_memory_of_a_stack_is_free_after_chunks_of_held_out_rows(fake_device, monkeypatch):
-    monkeypatch.setattr(_network, "CHUNK_ELEMENTS", 8 * 8)  # of the eight units of the network
-    seen = []
-
-    class Sees(Callback):
-        def on_epoch_end(self, fit):
-            seen.append(weakref.ref(fit.model.memory.flat))
-
-    models, twins = made(fake_device), made(fake_device)
-    held_out = {"X_val": X, "y_val": LABELS, **EPOCHS}
-    histories = fit_many(models, X, LABELS, callbacks=[Sees()], **held_out)
-    gc.collect()
-    assert len(seen) == 3 * len(models)
-    assert not [each for each in seen if each() is not None]
-    for model, history, twin in zip(models, histories, twins, strict=True):
-        assert_same(model, history, twin, twin.fit(X, LABELS, **held_out))
-        np.testing.assert_allclose(to_host(model.predict(X)), to_host(twin.predict(X)), rtol=1e-9)

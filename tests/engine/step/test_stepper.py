@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine import Accuracy, Batches, History
-from sknet.engine._loop import Settings, train
-from sknet.engine._memory import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import SGD, Adam, RMSprop
@@ -76,7 +73,7 @@ CHANGES = {
     "layer": lambda model: setattr(model.module, "2", nn.Sigmoid()),
     "alpha": lambda model: setattr(model, "alpha", 0.5),
     "another optimizer": lambda model: model.adopt(RMSprop(), LogLoss(), 0.0),
-    "weights": lambda model: model.restore_weights(Weights(model.weights().flat * 2, {}, {})),
+    "weights": lambda model: model.restore_weights(model.weights()._replace(flat=model.weights().flat * 2)),
     "state": lambda model: model.load(classifier(noisy=True, random_state=5).state),
 }
 
@@ -140,8 +137,7 @@ EACH = pytest.mark.parametrize(("module", "reason"), UNCAPTURED.items())
 
 def fit_loop(module, compile):
     model = Model(module, "log_loss", SGD(0.01), random_state=0, compile=compile)
-    batches = Batches(X, CLASSES, None, 3, model.dtype, model.device)
-    train(model, batches, History(), Settings(max_iter=2), Accuracy)
+    model.fit(X, CLASSES, epochs=2, batch_size=3, scores="accuracy")
     return model
 
 

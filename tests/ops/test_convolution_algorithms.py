@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_limits
 from sknet import Tensor, config_context, ops
 from sknet.compile import capture, compile
 from sknet.core import gradients
+from sknet.device import MetaArray
 from sknet.ops import _convolution, _convolution_algorithms, _shares
 from sknet.ops._convolution import ROLES, convolution_work
 from sknet.ops._convolution_algorithms import Winograd
@@ -261,3 +262,63 @@ def _full(where):
         "padding": ((pad, pad), (pad, pad)),
         "groups": where["groups"],
     }
+
+
+RNG = np.random.default_rng(0)
+
+
+def results_of_columns(x, w, **options):
+    """Return the output of a convolution and both gradients."""
+    leaves = [Tensor(x, requires_grad=True), Tensor(w, requires_grad=True)]
+    out = ops.conv2d(*leaves, **options)
+    weights = np.random.default_rng(1).normal(size=out.shape)
+    return [out, *gradients((out * weights).sum(), leaves)]
+
+
+@pytest.mark.parametrize("grain", [1, 1 << 40])
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((7, 2, 9, 8), (3, 2, 3, 2), {"padding": 1}),
+        ((7, 1, 9, 8), (6, 1, 3, 3), {"padding": (1, 0), "dilation": (1, 2)}),
+        ((5, 4, 8, 8), (4, 2, 2, 3), {"groups": 2}),
+        ((5, 2, 9, 9), (3, 2, 3, 3), {"stride": 2, "padding": 1}),
+        ((3, 2, 1, 9), (3, 2, 1, 3), {}),
+    ],
+)
+def test_every_way_gives_the_same(x, w, options, grain, monkeypatch):
+    """One sample at a time or all, separately or together, in whole rows or not, in one share or several."""
+    x, w = RNG.normal(size=x), RNG.normal(size=w)
+    expected = results_of_columns(x, w, **options)
+    monkeypatch.setattr(_convolution_algorithms, "COLUMNS_GRAIN", grain)
+    for large in (0, 10**9):
+        for waste in (0, 10):
+            for cache in (1, 3 * 9 * 9 * 8 * 8, 10**9):
+                monkeypatch.setattr(_convolution_algorithms, "LARGE_IMAGE", large)
+                monkeypatch.setattr(_convolution_algorithms, "COLUMNS_WASTE", waste)
+                monkeypatch.setattr(_convolution_algorithms, "COLUMNS_CACHE", cache)
+                for mine, other in zip(results_of_columns(x, w, **options), expected, strict=True):
+                    np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_memory_does_not_grow_with_the_batch_of_columns():
+    where = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    w = MetaArray((64, 64, 3, 3), "float32")
+    sizes = [
+        sum(np.prod(shape) * 4 for shape, _ in _convolution._conv.scratch(x, w, **where))
+        for x in (MetaArray((n, 64, 28, 28), "float32") for n in (16, 1024))
+    ]
+    assert sizes[0] == sizes[1] < 2 * _convolution_algorithms.COLUMNS_CACHE
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize(("size", "least"), [(16, 4), (512, 1)])
+def test_many_cores_do_not_take_much_memory_for_large_images(kernel, size, least, monkeypatch):
+    """Columns of one of the large images take 0.6 GB or more; of small ones, every core has some."""
+    where = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    x, w = MetaArray((64, 64, size, size), "float32"), MetaArray((64, 64, kernel, kernel), "float32")
+    n_bytes = []
+    for cores in (2, 8):
+        monkeypatch.setattr(_shares, "CORES", cores)
+        n_bytes.append(sum(np.prod(shape) * 4 for shape, _ in _convolution._conv.scratch(x, w, **where)))
+    assert n_bytes[1] == least * n_bytes[0]
