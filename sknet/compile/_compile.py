@@ -211,6 +211,22 @@ class Compiled:
             return runner_of(bound)
         return partial(_run_there, self._owner, self.device, bound)
 
+    def before_last(
+        self, slots: Sequence[Any], read: Sequence[Variable]
+    ) -> tuple[Callable[[], None], Any, Sequence[Any]] | None:
+        """Return what runs all but the last kernel, this kernel, and its arrays; only on devices.
+
+        None if something else comes last, or it may not run beside what writes these slots, and reads these
+        variables of the result.
+        """
+        known = {id(slot) for slot in slots}
+        written = [x for x, slot in zip(self.graph.inputs, self._inputs, strict=True) if id(slot) in known]
+        found = self._bound[0].before_last(written, read)
+        if found is None:
+            return None
+        run, kernel, arrays = found
+        return partial(_run_there, self._owner, self.device, run), kernel, arrays
+
     def calls(self) -> list[Call]:
         """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
         found: list[Call] = self._bound[0]

@@ -14,6 +14,7 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
+from sknet.compile.cuda._maps import Kernel
 from sknet.compile.cuda._persistent import Phases
 from sknet.core import Tensor
 from sknet.device import (
@@ -52,46 +53,46 @@ THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved
 
-# In `at` are the numbers of the next step and of the first one on batches of its size; and the row of the
-# order, and that of outputs, where step 0 would begin. The block of threads that is ready last counts the
-# step, when all have read which one it is.
-BEGIN = """\
-extern "C" __global__ void begin({parameters})
+# In `at` are the number of a step, that of the first one that is not made, and the rows of the order and of
+# the outputs where step 0 would begin. A block begins with the rows and numbers of its first step; the last
+# kernel of a step, which updates the parameters if that is one kernel, moves what the step leaves, and reads
+# the rows of the next one. The block of threads that is ready last reads the numbers, which all others need.
+TURN = """\
+{functions}extern "C" __global__ void {name}({parameters})
 {{
-    const long long step = at[0];
+    const long long {counted}, last = at[1];
     const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
     const {index} threads = ({index})gridDim.x * blockDim.x;
-    for ({index} i = thread; i < {n_numbers}; i += threads)
-        numbers[i] = table[step * {n_numbers} + i];
-{taken}    if (step > at[1]) {{
-        const long long done = step - 1;
-{left}    }}
+{moved}    if (next < last) {{
+{taken}    }}
+    __shared__ bool is_last;
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0 && atomicAdd(ready, 1u) == gridDim.x - 1) {{
-        at[0] = step + 1;
+    if (threadIdx.x == 0)
+        is_last = atomicAdd(ready, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!is_last)
+        return;
+    for ({index} i = threadIdx.x; next < last && i < {n_numbers}; i += blockDim.x)
+        numbers[i] = table[next * {n_numbers} + i];
+    if (threadIdx.x == 0) {{
+        at[0] = next;
         ready[0] = 0;
     }}
 }}
 """
-END = """\
-extern "C" __global__ void end({parameters})
-{{
-    const long long done = at[0] - 1;
-    const {index} thread = ({index})blockIdx.x * blockDim.x + threadIdx.x;
-{left}}}
-"""
+FIRST, NEXT = "next = at[0]", "done = at[0], next = done + 1"
 TAKEN = """\
-    for ({index} i = thread; i < {size}; i += threads)
-        to{n}[i] = from{n}[of{n}[at[2] + step * {n_rows} + i / {width}] * {stride}{element}];
+        for ({index} i = thread; i < {size}; i += threads)
+            to{n}[i] = from{n}[of{n}[at[2] + next * {n_rows} + i / {width}] * {stride}{element}];
 """
 REPORT = """\
-{indent}if (thread < 3)
-{indent}    reports[3 * done + thread] = report[thread];
+    if (thread < 3)
+        reports[3 * done + thread] = report[thread];
 """
 OUTPUT = """\
-{indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
-{indent}    outputs[(at[3] + done * {n_rows}) * {width} + i] = output[i];
+    for ({index} i = thread; i < {size}; i += threads)
+        outputs[(at[3] + done * {n_rows}) * {width} + i] = output[i];
 """
 
 
@@ -151,20 +152,36 @@ class Ring:
     def start(self, step: int, part: Part) -> None:
         """Begin a part of a block, whose first step has this number."""
         rows = [first - step * part.n_rows for first in (part.row, part.output)]
-        self._at[...] = to_device(np.array([step, step, *rows], np.int64), self._device)
+        self._at[...] = to_device(np.array([step, step + part.n_steps, *rows], np.int64), self._device)
 
-    def begin(self, n_rows: int, taken: Sequence[Taken], left: Left) -> Callable[[], None]:
-        """Return what issues the beginning of a step on `n_rows` rows, and the end of the one before it."""
+    def turn(
+        self, program: Compiled, n_rows: int, taken: Sequence[Taken], left: Left, *, is_plain: bool = True
+    ) -> tuple[Callable[[], None], Callable[[], None], Callable[[], None]]:
+        """Return what issues the beginning of a block of steps on `n_rows` rows, each step, and its end.
+
+        The end is one kernel with the last one of the program, unless the results are in other arrays first.
+        """
         arrays = {"at": self._at, "ready": self._ready} | self._places()
         arrays |= {"numbers": self._numbers, "table": self.table}
         sizes = [self._numbers.size, 3 * self.n_fits]
         for n, each in enumerate(taken):
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
             sizes.append(each.slot.size)
-        index = index_type(max(*sizes, left.output.size))
-        texts = [self._taken(n, each, index) for n, each in enumerate(taken)]
-        parts = {"taken": "".join(texts), "n_numbers": self._numbers.size, "index": index}
-        return self._kernel("begin", BEGIN, parts, n_rows, arrays, left, max(sizes))
+        begin = self._kernel("begin", FIRST, taken, arrays, max(sizes))
+        found, returns = None, program.returns
+        if is_plain:
+            found = program.before_last([each.slot for each in taken], [returns.output, returns.report])
+        run, kernel, given = (program.run, None, ()) if found is None else found
+        arrays |= {"report": left.report, "reports": self.reports}
+        sizes.append(left.output.size)
+        moved = self.report.format(n_reports=3 * self.n_fits, index=index_type(max(sizes)))
+        if left.outputs is not None:
+            size, of_fit = left.output.size, left.output.size // self.n_fits
+            counts = {"size": size, "of_fit": of_fit, "n_rows": n_rows, "width": of_fit // n_rows}
+            counts["room"] = left.outputs.size // self.n_fits
+            moved += self.output.format(**counts, index=index_type(max(sizes)))
+            arrays |= {"output": left.output, "outputs": left.outputs}
+        return begin, run, self._kernel("turn", NEXT, taken, arrays, max(sizes), moved, kernel, given)
 
     def _places(self) -> dict[str, Any]:
         """Return other arrays that the loops over rows read."""
@@ -181,38 +198,40 @@ class Ring:
         counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
         return TAKEN.format(n=n, index=index, element=element, **counts)
 
-    def end(self, n_rows: int, left: Left) -> Callable[[], None]:
-        """Return what issues the end of the last step of a block."""
-        parts = {"index": index_type(left.output.size)}
-        return self._kernel("end", END, parts, n_rows, {"at": self._at}, left, 3 * self.n_fits)
-
     def _kernel(
         self,
         name: str,
-        text: str,
-        parts: dict[str, Any],
-        n_rows: int,
+        counted: str,
+        taken: Sequence[Taken],
         arrays: dict[str, Any],
-        left: Left,
         n: int,
+        moved: str = "",
+        kernel: Kernel | None = None,
+        given: Sequence[Any] = (),
     ) -> Callable[[], None]:
-        """Return what launches a kernel for `n` elements or more, each with a thread, up to so many."""
-        moving = {"indent": " " * (8 if name == "begin" else 4), "index": parts["index"]}
-        moved = self.report.format(**moving, n_reports=3 * self.n_fits)
-        arrays = arrays | {"report": left.report, "reports": self.reports}
-        if left.outputs is not None:
-            size, of_fit = left.output.size, left.output.size // self.n_fits
-            counts = {"size": size, "of_fit": of_fit, "n_rows": n_rows, "width": of_fit // n_rows}
-            moved += self.output.format(**moving, **counts, room=left.outputs.size // self.n_fits)
-            arrays |= {"output": left.output, "outputs": left.outputs}
-            n = max(n, size)
-        parameters = ", ".join(f"{type_of(name, array)} *{name}" for name, array in arrays.items())
-        source = text.format(parameters=parameters, left=moved, **parts)
-        [kernel] = self._owner.kernels(source, [name], self._device)
+        """Return what launches a kernel for `n` elements, each with a thread, up to so many; with another."""
+        index, functions = index_type(n), ""
+        parameters = [f"{type_of(key, array)} *{key}" for key, array in arrays.items()]
         threads = min(THREADS, -(-n // WARP) * WARP)
         blocks = min(-(-n // threads), MOST_BLOCKS)
-        given = tuple(arrays.values())
-        return lambda: kernel((blocks,), (threads,), given)
+        if kernel is not None:
+            functions = "".join(sorted(kernel.helpers)) + kernel.function("update") + "\n"
+            parameters = [kernel.parameters, *parameters]
+            moved = f"    update({', '.join(kernel.arguments)});\n{moved}"
+            threads, blocks = kernel.threads, max(blocks, kernel.blocks)
+        text = TURN.format(
+            name=name,
+            functions=functions,
+            parameters=", ".join(parameters),
+            counted=counted,
+            index=index,
+            moved=moved,
+            taken="".join(self._taken(i, each, index) for i, each in enumerate(taken)),
+            n_numbers=self._numbers.size,
+        )
+        [made] = self._owner.kernels(text, [name], self._device)
+        launched = (*given, *arrays.values())
+        return lambda: made((blocks,), (threads,), launched)
 
 
 def index_type(size: int) -> str:
@@ -337,10 +356,13 @@ class DeviceRows:
         """Bytes that rows take on the device while they are copied there chunk by chunk; 0 if none are."""
         return 0 if self._feed is None else self._feed.nbytes
 
-    def send(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
-        """Let a step, which is issued next, read rows that do not stay on the device, from `start` on."""
+    def follow(self, row: int) -> None:
+        """Let what is issued next read rows of the host, from this one on."""
         if self._feed is not None:
-            self._feed.place_of(start)
+            self._feed.place_of(row)
+
+    def send(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
+        """Let a step, which is issued next, read rows that are on a device in another form."""
         part = slice(start, start + n_rows)
         gathered = None
         for _, slot, is_there, name in self._inputs(slots):
@@ -396,7 +418,7 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
-        self._issued: dict[tuple[int, int], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._issued: dict[tuple[int, int], tuple[Any, Callable[[], None], Issued]] = {}
         self._phases: dict[int, tuple[Phases | None, Step]] = {}
         self._whole: dict[tuple[int, int], tuple[Any, Persistent]] = {}
         self._per_step = 1.0  # seconds; so that the first block has one step
@@ -544,20 +566,31 @@ class DeviceSteps(Steps):
 
     def _issue_each(self, order: Any, part: Part, outputs: Any, *, must: bool) -> int:
         """Issue steps one after the other; return how many there are, if one cannot be issued."""
-        slots, n_steps = self.program_for(part.n_rows).slots, part.n_steps
-        for i in range(n_steps):
-            try:
-                self._rows.send(order, part.row + i * part.n_rows, part.n_rows, slots)
-                step, end = self._step_on(part.n_rows, outputs)
+        slots, issued = self.program_for(part.n_rows).slots, 0
+        rows = [part.row + i * part.n_rows for i in range(part.n_steps)]
+        try:
+            self._rows.follow(part.row)
+            begin, step = self._step_on(part.n_rows, outputs)
+            begin()
+            for i, row in enumerate(rows):
+                self._rows.send(order, row, part.n_rows, slots)
+                goes_on = i + 1 < part.n_steps and self._follows(rows[i + 1])
                 step()
-            except Exception:  # no memory is left, or rows cannot be read
-                if must and not i:
-                    raise
-                n_steps = i  # the error is raised by the next block, when the model knows of these steps
-                break
-        if n_steps:
-            end()
-        return n_steps
+                issued = i + 1
+                if not goes_on:
+                    break
+        except Exception:  # no memory is left, or rows cannot be read
+            if must and not issued:
+                raise  # others are raised by the next block, when the model knows of these steps
+        return issued
+
+    def _follows(self, row: int) -> bool:
+        """Let the end of a step read the rows of the next one, from this row on; tell whether it can."""
+        try:
+            self._rows.follow(row)
+        except Exception:
+            return False
+        return True
 
     # -- several epochs -----------------------------------------------------------------------
 
@@ -625,36 +658,36 @@ class DeviceSteps(Steps):
             self._whole[key] = outputs, whole
         return whole
 
-    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
-        """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
+    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Issued]:
+        """Return what a block begins with, and each step, whose outputs go to an array, or to none."""
         key = n_rows, _length(outputs)
-        memory, issued, end = self._issued.get(key, (None, None, None))
-        if issued is None or end is None or memory is not outputs:
-            launches, end = self._launches(n_rows, outputs)
+        memory, begin, issued = self._issued.get(key, (None, None, None))
+        if issued is None or begin is None or memory is not outputs:
+            begin, launches = self._launches(n_rows, outputs)
             issued = Issued(launches, self.model.device)
-            self._issued[key] = outputs, issued, end
-        return issued, end
+            self._issued[key] = outputs, begin, issued
+        return begin, issued
 
     def _launches(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-        program, ring = self.program_for(n_rows), self._ring
+        program = self.program_for(n_rows)
         found: DeviceOutputs = program.result
         is_plain = self._owner.is_plain(found.output)
         output = found.output if is_plain else self._zeros(found.output.shape, found.output.dtype)
-        left = Left(found.report, output, outputs)
-        begin = ring.begin(n_rows, self._rows.taken(program.slots), left)
+        left, taken = Left(found.report, output, outputs), self._rows.taken(program.slots)
+        begin, run, end = self._ring.turn(program, n_rows, taken, left, is_plain=is_plain)
 
         def issue() -> None:
-            begin()
-            program.run()
+            run()
             if not is_plain:
                 output[...] = found.output
+            end()
 
-        return issue, ring.end(n_rows, left)
+        return begin, issue
 
     @property
     def refusals(self) -> list[str]:
         """Reasons for which steps are launched one by one rather than as graphs."""
-        return [issued.refusal for _, issued, _ in self._issued.values() if issued.refusal is not None]
+        return [issued.refusal for _, _, issued in self._issued.values() if issued.refusal is not None]
 
 
 def _length(outputs: Any) -> int:

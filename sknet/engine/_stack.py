@@ -40,21 +40,21 @@ from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_on
 from sknet.engine._scheduler import Fiber, current_fiber
 from sknet.exceptions import CaptureError, GraphError
 
-# The texts around these count steps in `at`; `starts` has the first row of each fit in its order.
+# `starts` has the first row of each fit in its order; `next` and `done` are steps, as in the text around.
 TAKEN = """\
-    for ({index} i = thread; i < {size}; i += threads) {{
-        const {index} fit = i / {of_fit};
-        const long long row = fit * {n_samples}LL + starts[fit] + step * {n_rows} + i % {of_fit} / {width};
-        to{n}[i] = from{n}[of{n}[row] * {width} + i % {width}];
-    }}
+        for ({index} i = thread; i < {size}; i += threads) {{
+            const {index} fit = i / {of_fit};
+            const long long row = starts[fit] + next * {n_rows} + i % {of_fit} / {width};
+            to{n}[i] = from{n}[of{n}[fit * {n_samples}LL + row] * {width} + i % {width}];
+        }}
 """
 REPORT = """\
-{indent}for ({index} i = thread; i < {n_reports}; i += ({index})gridDim.x * blockDim.x)
-{indent}    reports[done * {n_reports} + i] = report[i];
+    for ({index} i = thread; i < {n_reports}; i += threads)
+        reports[done * {n_reports} + i] = report[i];
 """
 OUTPUT = """\
-{indent}for ({index} i = thread; i < {size}; i += ({index})gridDim.x * blockDim.x)
-{indent}    outputs[i / {of_fit} * {room}LL + done * {of_fit} + i % {of_fit}] = output[i];
+    for ({index} i = thread; i < {size}; i += threads)
+        outputs[i / {of_fit} * {room}LL + done * {of_fit} + i % {of_fit}] = output[i];
 """
 
 
@@ -71,7 +71,7 @@ class StackRing(Ring):
     def start_fits(self, table: np.ndarray, starts: np.ndarray) -> None:
         """Begin a block at these rows of the fits' orders."""
         self.send(table)
-        self._at[...] = 0
+        self._at[...] = to_device(np.array([0, len(table)], np.int64), self._device)
         self._starts[...] = to_device(starts, self._device)
 
     def _places(self) -> dict[str, Any]:
@@ -507,7 +507,7 @@ class Stack:
         self._owner = backend(self.device.kind)
         self._places = {id(member): i for i, member in enumerate(plan.members)}
         self._per_step = 1.0  # seconds; so that the first block has one step
-        self._issued: dict[tuple[int, bool], tuple[Any, Issued, Callable[[], None]]] = {}
+        self._issued: dict[tuple[int, bool], tuple[Any, Callable[[], None], Issued]] = {}
         self._whole: dict[tuple[int, bool], tuple[Any, Persistent]] = {}
         self._outputs: Any = None
         self._shown: list[dict[str, Any]] = []
@@ -665,16 +665,15 @@ class Stack:
         return np.asarray(to_host(self._ring.reports[:steps]), dtype=np.float64)
 
     def _issue_each(self, steps: int, n_rows: int, outputs: Any) -> int:
-        step, end = self._step_on(n_rows, outputs)
+        begin, step = self._step_on(n_rows, outputs)
+        begin()
         for i in range(steps):
             try:
                 step()
             except self._owner.memory_errors:
                 if not i:
                     raise
-                steps = i  # the error is raised by the next block, when the models know of these steps
-                break
-        end()
+                return i  # the error is raised by the next block, when the models know of these steps
         return steps
 
     def _whole_block(self, n_rows: int, outputs: Any) -> Persistent:
@@ -692,30 +691,31 @@ class Stack:
             self._whole[key] = outputs, whole
         return whole
 
-    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Issued, Callable[[], None]]:
-        """Return the work of a step whose outputs go to an array, or to none; and what is left of a block."""
+    def _step_on(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Issued]:
+        """Return what a block begins with, and each step, whose outputs go to an array, or to none."""
         key = n_rows, outputs is None
-        memory, issued, end = self._issued.get(key, (None, None, None))
-        if issued is None or end is None or memory is not outputs:
-            launches, end = self._launches(n_rows, outputs)
+        memory, begin, issued = self._issued.get(key, (None, None, None))
+        if issued is None or begin is None or memory is not outputs:
+            begin, launches = self._launches(n_rows, outputs)
             issued = Issued(launches, self.device)
-            self._issued[key] = outputs, issued, end
-        return issued, end
+            self._issued[key] = outputs, begin, issued
+        return begin, issued
 
     def _launches(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Callable[[], None]]:
         program, rows, ring = self._programs[n_rows], self._rows, self._ring
         found: DeviceOutputs = program.result
         output, report = (_Plain(x, self._owner, self.device) for x in (found.output, found.report))
-        left = Left(report.array, output.array, outputs)
-        begin = ring.begin(n_rows, rows.taken(*program.slots[6:9]), left)
+        left, taken = Left(report.array, output.array, outputs), rows.taken(*program.slots[6:9])
+        is_plain = output.is_plain and report.is_plain
+        begin, run, end = ring.turn(program, n_rows, taken, left, is_plain=is_plain)
 
         def issue() -> None:
-            begin()
-            program.run()
+            run()
             output.refresh()
             report.refresh()
+            end()
 
-        return issue, ring.end(n_rows, left)
+        return begin, issue
 
     # -- buffers ------------------------------------------------------------------------------
 
@@ -745,9 +745,9 @@ class _Plain:
     """An array in C order, and what brings it up to date, if a program leaves it in another."""
 
     def __init__(self, found: Any, owner: Any, device: Any) -> None:
-        self._found, is_plain = found, owner.is_plain(found)
-        self.array = found if is_plain else owner.zeros(found.shape, found.dtype, device)
+        self._found, self.is_plain = found, owner.is_plain(found)
+        self.array = found if self.is_plain else owner.zeros(found.shape, found.dtype, device)
 
     def refresh(self) -> None:
-        if self.array is not self._found:
+        if not self.is_plain:
             self.array[...] = self._found

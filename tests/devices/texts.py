@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -164,7 +165,9 @@ def of_sizes() -> Programs:
         layers = [part for pair in pairs for part in (nn.Linear(*pair), nn.ReLU())][:-1]
         X, y = np.zeros((rows, widths[0]), np.float32), np.arange(rows) % widths[-1]
         settings = {"loss": "log_loss", "optimizer": Adam(), "alpha": 1e-4, "dtype": dtype}
-        yield from _step(f"{'-'.join(map(str, widths))}, {dtype}", nn.Sequential(*layers), X, y, **settings)
+        name, module = "-".join(map(str, widths)), nn.Sequential(*layers)
+        for of, make in _step(f"{name}, {dtype}", module, X, y, **settings):
+            yield of, lambda make=make, rows=rows: make()._launches(rows, None)  # with the end of a step
 
 
 def of_reductions() -> Programs:
@@ -198,6 +201,21 @@ def of_graphs() -> Programs:
     yield "views of every kind", _compiled(layouts, shapes)
 
 
+class Step:
+    """A program whose last kernel touches what a block of steps moves, which has a kernel of its own."""
+
+    returns = SimpleNamespace(output=None, report=None)
+
+    def before_last(self, slots: Any, returned: Any) -> None:
+        return None
+
+    def run(self) -> None:
+        pass
+
+
+STEP: Any = Step()
+
+
 def of_blocks() -> Programs:
     """What steps of a block begin and end with."""
     for dtype in [*FLOATS, "float16"]:
@@ -223,9 +241,7 @@ def of_blocks() -> Programs:
                     for x in ((X.T, output), (output, output), (narrow, narrow), (order, order))
                 ]
                 for outputs in (None, output):
-                    left = Left(report, output, outputs)
-                    ring.begin(n_rows, taken, left)
-                    ring.end(n_rows, left)
+                    ring.turn(STEP, n_rows, taken, Left(report, output, outputs))
                 return ring
 
             yield f"a block of steps on {n_rows} rows in {dtype}", make
@@ -252,8 +268,7 @@ def of_stacks() -> Programs:
                 ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, dtype)
                 taken = [Taken(order, source, slot), Taken(order, order[0], order[:, :n_rows].copy())]
                 for left in (Left(report, slot, None), Left(report, slot, outputs)):
-                    ring.begin(n_rows, taken, left)
-                    ring.end(n_rows, left)
+                    ring.turn(STEP, n_rows, taken, left)
                 return ring
 
             yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make

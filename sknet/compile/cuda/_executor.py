@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
 from sknet._frames import is_basic, with_ellipsis
 from sknet.compile import _graph as own
-from sknet.compile._calls import FILL, NO_SLOTS, Name, Writer, forward_scratch, registry, runner_of
+from sknet.compile._calls import FILL, NO_SLOTS, Call, Name, Writer, forward_scratch, registry, runner_of
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
 from sknet.compile._plan import Finish, Plan, Views
 from sknet.compile.cuda._epilogues import epilogues
@@ -256,8 +256,66 @@ class CupyProgram(GroupWriter):
     ) -> tuple[Callable[[], None], dict[Variable, Any]]:
         """Return the step on this memory, and the array of every variable that has one."""
         arrays = self.plan.arrays(memory, slots, self._constants)
-        step = runner_of(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
-        return partial(_in_precision, self._precision, step) if self._calls else step, arrays
+        calls = list(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
+        return Step(calls, self._last(), self._precision if self._calls else None), arrays
+
+    def _last(self) -> "Last | None":
+        """Return the kernel that comes last, if each of its threads has elements of their own."""
+        call = self._writer.calls[-1] if self._writer.calls else None
+        kernel = self._kernels.get(call.function) if isinstance(call, Call) else None
+        by_name = {str(name): x for x, name in self._writer.names.items()}
+        if kernel is None or not kernel.is_loop or not by_name.keys() >= set(kernel.arguments):
+            return None
+        pairs = zip(kernel.arguments, kernel.parameters.split(", "), strict=True)
+        return Last(kernel, self.plan, {by_name[name]: not text.startswith("const") for name, text in pairs})
+
+
+class Last(NamedTuple):
+    """The last kernel of a program, and the variables that it reads, or also writes."""
+
+    kernel: Kernel
+    plan: Plan
+    variables: dict[Variable, bool]
+
+    def is_apart(self, written: Iterable[Variable], read: Iterable[Variable]) -> bool:
+        """Tell whether it may run beside what writes some variables and reads others."""
+        mine = {self._memory_of(x) for x in self.variables}
+        changed = {self._memory_of(x) for x, is_written in self.variables.items() if is_written}
+        return mine.isdisjoint(map(self._memory_of, written)) and changed.isdisjoint(
+            map(self._memory_of, read)
+        )
+
+    def _memory_of(self, x: Variable) -> int:
+        buffer = self.plan.buffers[self.plan.views.root(x)]
+        while buffer.parent is not None:
+            buffer = buffer.parent
+        return id(buffer)
+
+
+class Step:
+    """A program that is bound to memory."""
+
+    def __init__(self, calls: list[Call], last: Last | None, precision: str | None) -> None:
+        self._calls, self._last, self._precision = calls, last, precision
+        self._run = self._runner(calls)
+
+    def __call__(self) -> None:
+        self._run()
+
+    def _runner(self, calls: list[Call]) -> Callable[[], None]:
+        run = runner_of(calls)
+        return run if self._precision is None else partial(_in_precision, self._precision, run)
+
+    def before_last(
+        self, written: Iterable[Variable], read: Iterable[Variable]
+    ) -> tuple[Callable[[], None], Kernel, Sequence[Any]] | None:
+        """Return what makes all calls but that of the last kernel, this kernel, and its arrays.
+
+        None if something else comes last, or it may not run beside what writes or reads these variables.
+        """
+        if self._last is None or not self._last.is_apart(written, read):
+            return None
+        return self._runner(self._calls[:-1]), self._last.kernel, self._calls[-1].args[2]
 
 
 def _only_joined(graph: Graph) -> set[Variable]:

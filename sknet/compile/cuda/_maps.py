@@ -216,6 +216,9 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
 """
 
 
+HEAD = re.compile(r'extern "C" __global__ void \w+\(')
+
+
 class Kernel(NamedTuple):
     """One kernel."""
 
@@ -225,6 +228,20 @@ class Kernel(NamedTuple):
     arguments: list[str]
     blocks: int
     threads: int = BLOCK
+
+    @property
+    def is_loop(self) -> bool:
+        """True if threads share the elements, whatever their number, and wait for no other ones."""
+        return "gridDim" in self.text and "__shared__" not in self.text
+
+    @property
+    def parameters(self) -> str:
+        """The parameters in C."""
+        return self.text[self.text.index("(") + 1 : self.text.index(")\n{")]
+
+    def function(self, name: str, first: str = "") -> str:
+        """Return the text as a function of the device, with a parameter that comes first."""
+        return HEAD.sub(f"__device__ void {name}({first}", self.text, count=1)
 
 
 def is_map(equation: Equation) -> bool:

@@ -283,14 +283,10 @@ class _PhaseWriter(GroupWriter):
         return text, f"{name}({', '.join(names)});", names
 
 
-HEAD = re.compile(r'extern "C" __global__ void \w+\(')
-
-
 def _of_kernel(name: str, kernel: Kernel) -> tuple[str, str, list[str]]:
     """Return the text of a kernel as a function of the number of one of its blocks, which come in turn."""
-    text, arguments = kernel.text, list(map(str, kernel.arguments))
-    is_loop = "gridDim" in text
-    text = HEAD.sub(f"__device__ void {name}(const unsigned int block, ", text, count=1)
+    arguments, is_loop = list(map(str, kernel.arguments)), "gridDim" in kernel.text
+    text = kernel.function(name, "const unsigned int block, ")
     threads = BLOCK if is_loop else kernel.threads
     text = text.replace("gridDim.x", "1").replace("blockDim.x", str(threads)).replace("blockIdx.x", "block")
     blocks = 1 if is_loop else kernel.blocks

@@ -31,7 +31,7 @@ def refused(steps):
     """Run a step as if it were captured; return what is refused."""
     n_rows = min(steps.batches.size, steps.batches.n_samples)
     with active(steps.model.device), fake.idle():
-        issue, _ = steps._launches(n_rows, None)
+        _, issue = steps._launches(n_rows, None)
         issue()  # allocates its memory
         try:
             with fake.capturing():
