@@ -412,6 +412,10 @@ class Backend(ABC):
     def free_unused(self, device: Device) -> None:
         """Give memory that is kept for later arrays back to `device`, for other processes."""
 
+    def is_aligned(self, array: Any, nbytes: int = 16) -> bool:
+        """Tell whether an array begins at a multiple of some bytes: 16 are the most that a thread loads."""
+        raise NotImplementedError  # only where kernels are compiled
+
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
         """Tell whether `array` is C-contiguous, and writeable if `writeable` is true."""
         return bool(array.flags.c_contiguous)
@@ -779,6 +783,10 @@ class NumpyBackend(Backend):
 
     def to_host(self, array: Any) -> Any:
         return array
+
+    def is_aligned(self, array: Any, nbytes: int = 16) -> bool:
+        """Tell whether an array begins at a multiple of some bytes: 16 are the most that a thread loads."""
+        raise NotImplementedError  # only where kernels are compiled
 
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
         if type(array) is not np.ndarray:

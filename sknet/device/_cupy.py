@@ -247,6 +247,9 @@ class CupyBackend(Backend):
         with self.activate(device):
             self._cupy.get_default_memory_pool().free_all_blocks()
 
+    def is_aligned(self, array: Any, nbytes: int = 16) -> bool:
+        return array.data.ptr % nbytes == 0  # type: ignore[no-any-return]
+
     def shared_memory(self, device: Device) -> int:
         return int(self._cupy.cuda.Device(device.index).attributes["MaxSharedMemoryPerBlockOptin"])
 

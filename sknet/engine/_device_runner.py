@@ -51,7 +51,13 @@ from sknet.optim.schedules import Progress
 
 THREADS, MOST_BLOCKS, WARP = 256, 512, 32
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
-COPIED = {1: "char", 2: "short", 4: "int", 8: "long long"}  # in C, by bytes: elements are only moved
+COPIED = {
+    1: "char",
+    2: "short",
+    4: "int",
+    8: "long long",
+    16: "float4",
+}  # in C, by bytes, which are only moved
 
 # In `at` are the number of a step, that of the first one that is not made, and the rows of the order and of
 # the outputs where step 0 would begin. A block begins with the rows and numbers of its first step; the last
@@ -84,7 +90,7 @@ TURN = """\
 FIRST, NEXT = "next = at[0]", "done = at[0], next = done + 1"
 TAKEN = """\
         for ({index} i = thread; i < {size}; i += threads)
-            to{n}[i] = from{n}[of{n}[at[2] + next * {n_rows} + i / {width}] * {stride}{element}];
+            to{n}[{place}] = from{n}[of{n}[at[2] + next * {n_rows} + i / {width}] * {stride}{element}];
 """
 REPORT = """\
     if (thread < 3)
@@ -189,14 +195,32 @@ class Ring:
 
     def _taken(self, n: int, each: Taken, index: str) -> str:
         """Return the loop that copies rows."""
-        source, n_rows = each.source, each.slot.shape[0]
-        strides = [stride // source.dtype.itemsize for stride in source.strides]
-        width = each.slot.size // n_rows
-        along = 1 if source.ndim != 2 else strides[1]
+        source, n_rows, unit = each.source, each.slot.shape[0], self._unit(each)
+        width, step = (_row_bytes(x) // unit for x in (source, each.slot))
+        along = 1 if source.ndim != 2 else source.strides[1] // source.dtype.itemsize
         element = f" + i % {width}" if width > 1 else ""
+        place = "i" if step == width else f"i / {width} * {step}{element}"
         element += f" * (long long){along}" if element and along != 1 else ""
-        counts = {"size": each.slot.size, "n_rows": n_rows, "width": width, "stride": strides[0]}
-        return TAKEN.format(n=n, index=index, element=element, **counts)
+        counts = {
+            "size": n_rows * width,
+            "n_rows": n_rows,
+            "width": width,
+            "stride": source.strides[0] // unit,
+        }
+        return TAKEN.format(n=n, index=index, place=place, element=element, **counts)
+
+    def _unit(self, each: Taken) -> int:
+        """Return how many bytes of a row are moved at once: as many as divide what is moved."""
+        source, slot = each.source, each.slot
+        itemsize: int = source.dtype.itemsize
+        if source.ndim == 2 and source.shape[1] > 1 and source.strides[1] != itemsize:
+            return itemsize
+        steps = _row_bytes(source), _row_bytes(slot), source.strides[0]
+        for nbytes in (16, 8, 4, 2):
+            fits = all(step % nbytes == 0 for step in steps)
+            if nbytes > itemsize and fits and all(self._owner.is_aligned(x, nbytes) for x in (source, slot)):
+                return nbytes
+        return itemsize
 
     def _kernel(
         self,
@@ -211,7 +235,8 @@ class Ring:
     ) -> Callable[[], None]:
         """Return what launches a kernel for `n` elements, each with a thread, up to so many; with another."""
         index, functions = index_type(n), ""
-        parameters = [f"{type_of(key, array)} *{key}" for key, array in arrays.items()]
+        units = {f"{way}{i}": self._unit(each) for i, each in enumerate(taken) for way in ("from", "to")}
+        parameters = [f"{type_of(key, units.get(key, x.dtype.itemsize))} *{key}" for key, x in arrays.items()]
         threads = min(THREADS, -(-n // WARP) * WARP)
         blocks = min(-(-n // threads), MOST_BLOCKS)
         if kernel is not None:
@@ -238,9 +263,14 @@ def index_type(size: int) -> str:
     return "unsigned int" if size < NARROW else "unsigned long long"
 
 
-def type_of(name: str, array: Any) -> str:
-    """Return the type in C of an array's elements, constant if a kernel only reads them."""
-    kind = "unsigned int" if name == "ready" else COPIED[array.dtype.itemsize]
+def _row_bytes(x: Any) -> int:
+    nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
+    return nbytes
+
+
+def type_of(name: str, nbytes: int) -> str:
+    """Return the type in C of an array's elements of some bytes, constant if a kernel only reads them."""
+    kind = "unsigned int" if name == "ready" else COPIED[nbytes]
     is_read = name.startswith(("of", "from")) or name in ("table", "report", "output", "starts")
     return f"const {kind}" if is_read else kind
 

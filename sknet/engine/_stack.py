@@ -78,7 +78,7 @@ class StackRing(Ring):
         return {"starts": self._starts}
 
     def _taken(self, n: int, each: Taken, index: str) -> str:
-        size, n_rows = each.slot.size, each.slot.shape[1]
+        n_rows, size = each.slot.shape[1], each.slot.size * each.slot.dtype.itemsize // self._unit(each)
         counts = {"size": size, "of_fit": size // self.n_fits, "width": size // (self.n_fits * n_rows)}
         return TAKEN.format(n=n, index=index, n_rows=n_rows, n_samples=self._n_samples, **counts)
 

@@ -526,6 +526,9 @@ class FakeBackend(Backend):
     def device_of(self, array: Any) -> Device:
         return Device(self.kind, array.index)
 
+    def is_aligned(self, array: Any, nbytes: int = 16) -> bool:
+        return array._values.ctypes.data % nbytes == 0
+
     @contextmanager
     def activate(self, device: Device) -> Iterator[None]:
         token = _current.set(device.index)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 
 from sknet._frames import is_basic, with_ellipsis
+from sknet._late import cached_property
 from sknet.compile import _graph as own
 from sknet.compile._calls import FILL, NO_SLOTS, Call, Name, Writer, forward_scratch, registry, runner_of
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
@@ -50,6 +51,7 @@ class GroupWriter(ABC):
     """Writes the groups of a plan: kernels, products, assignments, and calls of primitives."""
 
     _precision = "float32"  # of products
+    _is_wide = False  # loads of kernels of elements
 
     def __init__(self, plan: Plan, owner: Backend, exact: bool) -> None:
         self.plan, self._owner, self._exact = plan, owner, exact
@@ -86,13 +88,15 @@ class GroupWriter(ABC):
         if group.finish is not None:
             self._finish(group.finish, group)
         elif group.parts and is_in_rows(group.reductions[0]):
-            self._launch(head_kernel(self._new_name("head"), group, self.plan, self._precision), what)
+            self._launch(
+                head_kernel(self._new_name("head"), group, self.plan, self._precision, self._is_wide), what
+            )
         elif group.reductions and group.maps and is_in_rows(group.reductions[0]):
             self._launch(row_kernel(self._new_name("rows"), group, self.plan), what)
         elif group.reductions:
             self._launch(reduced(self._new_name("reduce"), group, self.plan), what)
         elif group.fused:
-            self._launch(written(self._new_name("map"), group, self.plan), what)
+            self._launch(written(self._new_name("map"), group, self.plan, self._is_wide), what)
         else:
             self._call(group)
 
@@ -142,8 +146,10 @@ class CupyProgram(GroupWriter):
         exact: bool = False,
         precision: str = "float32",
         split: Container[Equation] = (),
+        *,
+        is_wide: bool = True,
     ) -> None:
-        self._precision, self._device, self._split = precision, device, split
+        self._precision, self._device, self._split, self._is_wide = precision, device, split, is_wide
         self._calls = False  # functions, which multiply in the precision of the moment
         self._needs = needs_of(plan.groups, exact)
         owner = backend(device.kind)
@@ -251,10 +257,18 @@ class CupyProgram(GroupWriter):
 
     # -- binding ------------------------------------------------------------------------------
 
+    @cached_property
+    def _narrow(self) -> "CupyProgram":
+        """The same for slots that begin anywhere, as parts of arrays do."""
+        how = self._device, self._exact, self._precision, self._split
+        return CupyProgram(self.plan, *how, is_wide=False)
+
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
     ) -> tuple[Callable[[], None], dict[Variable, Any]]:
         """Return the step on this memory, and the array of every variable that has one."""
+        if self._is_wide and not all(map(self._owner.is_aligned, slots)):
+            return self._narrow.bind(memory, slots, sparse)
         arrays = self.plan.arrays(memory, slots, self._constants)
         calls = list(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
         return Step(calls, self._last(), self._precision if self._calls else None), arrays

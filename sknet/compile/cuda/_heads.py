@@ -5,17 +5,18 @@ once more where the gradient of the input is written, with the maps that follow.
 each group of lanes that has its outputs, and adds in an order that follows from the shapes alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan, Views
-from sknet.compile.cuda._maps import BLOCK, Kernel, MapWriter, live, type_of
+from sknet.compile.cuda._maps import BLOCK, INDEX, Kernel, Line, MapWriter, Wide, live, type_of
 from sknet.compile.cuda._reductions import WARP, RowWriter, is_in_rows, lanes_for
 from sknet.compile.passes import Group
 
 MOST_OUTPUTS, LEAST_INPUTS = 16, 8
 SHARED = 48 << 10  # bytes that a block of any GPU has for the weights
 MOST_BLOCKS = 1024
+MOST_WIDE_ROWS = 4  # of a warp, whose lanes hold four elements of each
 WARPS = 2048  # up to which a warp has one row: several on each multiprocessor
 FUSED = {"float": "fmaf", "double": "fma"}
 # Bits of the fraction that factors lack in a precision: they are rounded to nearest, as in the library.
@@ -151,7 +152,7 @@ class _Tail(MapWriter):
         return "product" if x is self._there else super().element(x, index)
 
 
-def head_kernel(name: str, group: Group, plan: Plan, precision: str) -> Kernel:
+def head_kernel(name: str, group: Group, plan: Plan, precision: str, is_wide: bool = False) -> Kernel:
     """Return the kernel of such a layer, whose products have factors in a precision."""
     first, rows, back, last = group.parts
     product = first.equations[0]
@@ -171,9 +172,8 @@ def head_kernel(name: str, group: Group, plan: Plan, precision: str) -> Kernel:
     (n, inputs), outputs = x.shape, w.shape[1]
     dropped = DROPPED.get(precision, 0) if kind == "float" else 0
     layout = _Layout(n, inputs, outputs, kind, index, dropped > 0)
-    element = lambda r: f"{names[x]}[(first + {r}) * {inputs} + k]"  # noqa: E731
-    tail = [f"const {kind} product = {{}};", *map(str, lines), *below.stores]
-    text = layout.text(names[w], element, body, tail)
+    wide = Wide(below, lines, used_below) if is_wide and layout.may_be_wide and below.is_aligned(x) else None
+    text = layout.text(names[w], names[x], body, lines, below.stores, wide)
     source = f'extern "C" __global__ void {name}({", ".join(arrays.values())})\n{{\n{text}\n}}\n'
     helpers = {*above.helpers, *below.helpers}
     if dropped:
@@ -190,40 +190,58 @@ class _Layout:
         self.rows = max(1, min(WARP // self.width, n // WARPS))  # of a warp
         self.blocks = min(-(-n // (BLOCK // WARP * self.rows)), MOST_BLOCKS)
 
-    def text(self, w: str, element: Callable[[int], str], body: list[str], tail: list[str]) -> str:
+    @property
+    def may_be_wide(self) -> bool:
+        """True if sizes permit that a lane loads four elements of a row at once."""
+        fits = self.inputs % 4 == 0 and self.inputs >= 3 * WARP and self.n % self.rows == 0
+        return fits and self.kind == "float" and self.rows <= MOST_WIDE_ROWS
+
+    def text(
+        self, w: str, x: str, body: list[str], lines: Sequence[Line], stores: Sequence[str], wide: Wide | None
+    ) -> str:
         """Return the statements: weights to shared memory, products, what lanes do, and products back."""
+        if wide is not None and wide.at_once != 4:
+            wide = None
         kind, outputs, pitch = self.kind, self.outputs, self.outputs | 1  # no two lanes in one bank
         each = [(r, m) for r in range(self.rows) for m in range(outputs)]
-        totals = [f"a{r}_{m}" for r, m in each]
-        step, warps = FUSED[kind], BLOCK // WARP
-        loads = [f"const {kind} w{m} = weights[k * {pitch} + {m}];" for m in range(outputs)]
-        products = [
-            *[self._loaded(r, element(r)) for r in range(self.rows)],
-            *[f"a{r}_{m} = {step}(h{r}, w{m}, a{r}_{m});" for r, m in each],
-        ]
+        totals, warps = [f"a{r}_{m}" for r, m in each], BLOCK // WARP
         exchanged = [f"{a} = {a} + __shfl_xor_sync(0xffffffffu, {a}, n);" for a in totals]
         chosen = [f"product = place == {r * self.width + m} ? a{r}_{m} : product;" for r, m in each[1:]]
         known = [
             f"a{r}_{m} = __shfl_sync(0xffffffffu, {self._factor.format('g')}, {r * self.width + m}, {WARP});"
             for r, m in each
         ]
-        loop = f"for (unsigned int k = place; k < {self.inputs}; k += {WARP}) {{"
-        back = [line for r in range(self.rows) for line in self._of_row(r, tail)]
+        at_once = 1 if wide is None else 4
+        loop = f"for (unsigned int k = place; k < {self.inputs // at_once}; k += {WARP}) {{"
+        if wide is None:
+            products = [*self._weights("k"), *self._loaded(x), *self._added("h{}")]
+            back = [
+                *self._weights("k"),
+                *[y for r in range(self.rows) for y in self._of_row(r, lines, stores)],
+            ]
+        else:
+            products, back = self._wide_products(x), self._wide_back(lines, stores, wide)
+        row = f"k / {outputs}"
+        if (
+            wide is not None
+        ):  # what lanes read together are neighbours: of each four, the first, then the second
+            row = f"({row} % 4 * {self.inputs // 4} + k / {4 * outputs})"
+        place = f"{row} * {pitch} + k % {outputs}"
         step_of_grid = f"({self.index})gridDim.x * {warps * self.rows}"
         inner = [
             f"{kind} {', '.join(f'{a} = 0' for a in totals)};",
-            *_block(loop, [*loads, *products]),
+            *_block(loop, products),
             *_block("for (unsigned int n = 16; n > 0; n /= 2) {", exchanged),
             f"{kind} product = a0_0, g;",
             *chosen,
             *_block("{", [f"const {self.index} o = {self._row};", *body]),
             *known,
-            *_block(loop, [*loads, *back]),
+            *_block(loop, back),
         ]
-        lines = [
+        found = [
             f"__shared__ {kind} weights[{self.inputs * pitch}];",
             f"for (unsigned int k = threadIdx.x; k < {self.inputs * outputs}; k += {BLOCK})",
-            f"    weights[k / {outputs} * {pitch} + k % {outputs}] = {self._factor.format(f'{w}[k]')};",
+            f"    weights[{place}] = {self._factor.format(f'{w}[k]')};",
             "__syncthreads();",
             f"const unsigned int place = threadIdx.x % {WARP};",
             *_block(
@@ -232,12 +250,50 @@ class _Layout:
                 inner,
             ),
         ]
-        return "\n".join(f"    {line}" for line in lines)
+        return "\n".join(f"    {line}" for line in found)
 
-    def _loaded(self, r: int, element: str) -> str:
-        """Return the statement that loads an element of a row as a factor; 0 beyond the last row."""
-        factor = self._factor.format(f"first + {r} < {self.n} ? {element} : 0")
-        return f"const {self.kind} h{r} = {factor};"
+    def _weights(self, row: str) -> list[str]:
+        """Return statements that load the weights of an element of the rows."""
+        pitch = self.outputs | 1
+        return [f"const {self.kind} w{m} = weights[{row} * {pitch} + {m}];" for m in range(self.outputs)]
+
+    def _loaded(self, x: str) -> list[str]:
+        """Return statements that load an element of each row as a factor; 0 beyond the last row."""
+        found = []
+        for r in range(self.rows):
+            element = f"first + {r} < {self.n} ? {x}[(first + {r}) * {self.inputs} + k] : 0"
+            found.append(f"const {self.kind} h{r} = {self._factor.format(element)};")
+        return found
+
+    def _added(self, element: str) -> list[str]:
+        """Return statements that add the products of an element of each row."""
+        each = [(r, m) for r in range(self.rows) for m in range(self.outputs)]
+        return [f"a{r}_{m} = {FUSED[self.kind]}({element.format(r)}, w{m}, a{r}_{m});" for r, m in each]
+
+    def _wide_products(self, x: str) -> list[str]:
+        quarter = self.inputs // 4
+        found = [
+            f"const float4 h{r} = ((const float4 *){x})[(first + {r}) * {quarter} + k];"
+            for r in range(self.rows)
+        ]
+        for n, part in enumerate("xyzw"):
+            added = self._added(self._factor.format("h{}." + part))
+            found += _block("{", [*self._weights(f"({n * quarter} + k)" if n else "k"), *added])
+        return found
+
+    def _wide_back(self, lines: Sequence[Line], stores: Sequence[str], wide: Wide) -> list[str]:
+        quarter = self.inputs // 4
+        places = [(f"(first + {r}) * {quarter} + k", f"_{r}") for r in range(self.rows)]
+        found = [line for place, end in places for line in wide.opened(place, end)]
+        for n in range(4):
+            lane = self._weights(f"({n * quarter} + k)" if n else "k")
+            for r, (place, end) in enumerate(places):
+                inner = wide.lane(lines, stores, n, end)
+                if any(INDEX.search(each) for each in inner):
+                    inner.insert(0, f"const {self.index} i = 4 * ({place}) + {n};")
+                lane += _block("{", [self._product(r), *inner])
+            found += _block("{", lane)
+        return [*found, *[line for place, end in places for line in wide.closed(place, end)]]
 
     @property
     def _row(self) -> str:
@@ -245,17 +301,17 @@ class _Layout:
         found, lanes = f"first + place / {self.width}", self.rows * self.width
         return found if lanes == WARP else f"place < {lanes} ? {found} : {self.n}"
 
-    def _of_row(self, r: int, tail: list[str]) -> list[str]:
-        """Return what is done with an element of the gradient of a row."""
+    def _product(self, r: int) -> str:
+        """Return the statement that computes an element of the gradient of a row."""
         total = f"a{r}_0 * w0"
         for m in range(1, self.outputs):
             total = f"{FUSED[self.kind]}(a{r}_{m}, w{m}, {total})"
-        inner = [
-            f"const {self.index} i = (first + {r}) * {self.inputs} + k;",
-            tail[0].format(total),
-            *tail[1:],
-        ]
-        return _block(f"if (first + {r} < {self.n}) {{", inner)
+        return f"const {self.kind} product = {total};"
+
+    def _of_row(self, r: int, lines: Sequence[Line], stores: Sequence[str]) -> list[str]:
+        """Return what is done with an element of the gradient of a row."""
+        index = f"const {self.index} i = (first + {r}) * {self.inputs} + k;"
+        return _block(f"if (first + {r} < {self.n}) {{", [index, self._product(r), *map(str, lines), *stores])
 
 
 def _block(head: str, lines: Sequence[str]) -> list[str]:

@@ -259,7 +259,8 @@ def is_map(equation: Equation) -> bool:
     return True
 
 
-def written(name: str, group: Group, plan: Plan) -> Kernel:
+def written(name: str, group: Group, plan: Plan, is_wide: bool = False) -> Kernel:
+    """Return the kernel of a group of maps, whose loads may be wide if the slots of its plan are aligned."""
     writer = MapWriter(group, plan)
     lines, used = live([*writer.loads, *writer.lines], writer.stores)
     size, parameters = math.prod(writer.shape), ", ".join(writer.parameters(used))
@@ -267,13 +268,23 @@ def written(name: str, group: Group, plan: Plan) -> Kernel:
     start = "blockIdx.x * blockDim.x + threadIdx.x" if writer.is_narrow else (
         "(unsigned long long)blockIdx.x * blockDim.x + threadIdx.x"
     )  # fmt: skip
-    body = "\n".join(f"        {line}" for line in (*lines, *writer.stores))
-    text = (
-        f'extern "C" __global__ void {name}({parameters})\n{{\n'
-        f"    for ({kind} i = {start}; i < {size}; i += gridDim.x * blockDim.x) {{\n{body}\n    }}\n}}\n"
-    )
-    blocks = min(-(-size // BLOCK), MOST_BLOCKS)
-    return Kernel(name, text, frozenset(writer.helpers), writer.taken(used), blocks)
+
+    def loop(i: str, first: str, stop: int, body: Sequence[str]) -> list[str]:
+        head = f"for ({kind} {i} = {first}; {i} < {stop}; {i} += gridDim.x * blockDim.x) {{"
+        return [head, *[f"    {line}" for line in body], "}"]
+
+    wide = Wide(writer, lines, used) if is_wide and size >= LEAST_WIDE else None
+    at_once = wide.at_once if wide is not None else 1
+    text, done = [], 0
+    if wide is not None and at_once > 1:
+        done = size // at_once * at_once
+        text = loop("j", start, size // at_once, wide.body(lines, writer.stores, kind))
+    if done < size:
+        text += loop("i", f"{done} + {start}" if done else start, size, [*map(str, lines), *writer.stores])
+    inner = "\n".join(f"    {line}" for line in text)
+    source = f'extern "C" __global__ void {name}({parameters})\n{{\n{inner}\n}}\n'
+    blocks = min(-(-size // (at_once * BLOCK)), MOST_BLOCKS)
+    return Kernel(name, source, frozenset(writer.helpers), writer.taken(used), blocks)
 
 
 class Line(NamedTuple):
@@ -285,6 +296,73 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         return f"const {self.kind} {self.name} = {self.value};"
+
+
+# -- wide loads: a thread moves 16 bytes of each array at a time, and computes their elements one by one --
+
+
+WIDEST = 16  # bytes
+LEAST_WIDE = 1 << 17  # elements; with fewer, a thread for each keeps more of a device busy
+MOST_WIDE = 10  # arrays, whose elements are in registers
+VECTORS = {("float", 4): "float4", ("double", 2): "double2"}
+INDEX = re.compile(r"\bi\b")
+
+
+class Wide:
+    """Loads and stores of neighbouring elements at once."""
+
+    def __init__(self, writer: "MapWriter", lines: "Sequence[Line]", used: set[str]) -> None:
+        self._loads, self._stores = dict[str, str](), dict[str, str]()
+        reads = {line.value: line for line in lines}
+        kinds = {}
+        for x in writer.arguments:
+            name, kind = writer.names[x], type_of(x.dtype)
+            if name not in used or kind not in ("float", "double") or not writer.is_aligned(x):
+                continue
+            read = reads.get(f"{name}[i]")
+            if read is not None:
+                self._loads[read.name] = name
+            written = next((each for each in writer.stores if each.startswith(f"{name}[i] = ")), None)
+            if written is not None:
+                self._stores[written] = name
+            if read is not None or written is not None:
+                kinds[name] = kind
+        self.at_once = WIDEST // (8 if "double" in kinds.values() else 4)
+        if len(set(kinds.values())) != 1 or len(kinds) > MOST_WIDE:
+            self.at_once = 1
+        else:
+            self._kind = VECTORS[next(iter(kinds.values())), self.at_once]
+
+    def body(self, lines: "Sequence[Line]", stores: Sequence[str], index: str) -> list[str]:
+        """Return the statements for the elements from ``at_once * j`` on."""
+        found = self.opened("j")
+        for n in range(self.at_once):
+            inner = self.lane(lines, stores, n)
+            if any(INDEX.search(each) for each in inner):
+                inner.insert(0, f"const {index} i = {self.at_once} * j + {n};")
+            found += ["{", *[f"    {line}" for line in inner], "}"]
+        return found + self.closed("j")
+
+    def opened(self, place: str, end: str = "_4") -> list[str]:
+        """Return statements that read vectors, whose names have an end, and declare others to be written."""
+        reads = [f"const {self._kind} {x}{end} = ((const {self._kind} *){array})[{place}];"
+                 for x, array in self._loads.items()]  # fmt: skip
+        return [*reads, *[f"{self._kind} {array}{end};" for array in self._stores.values()]]
+
+    def lane(self, lines: "Sequence[Line]", stores: Sequence[str], n: int, end: str = "_4") -> list[str]:
+        """Return the statements for one of the elements of the vectors."""
+        part, found = "xyzw"[n], []
+        for line in lines:
+            is_loaded = line.name in self._loads
+            found.append(str(line._replace(value=f"{line.name}{end}.{part}") if is_loaded else line))
+        for store in stores:
+            array, value = self._stores.get(store), store.partition(" = ")[2]
+            found.append(store if array is None else f"{array}{end}.{part} = {value}")
+        return found
+
+    def closed(self, place: str, end: str = "_4") -> list[str]:
+        """Return statements that write vectors."""
+        return [f"(({self._kind} *){array})[{place}] = {array}{end};" for array in self._stores.values()]
 
 
 NAME = re.compile(r"\b[a-z]\d+(?:_row)?\b")
@@ -376,6 +454,13 @@ class MapWriter:
             for x in self.arguments
             if self.names[x] in used
         ]
+
+    def is_aligned(self, x: Variable) -> bool:
+        """Tell whether an array begins at a multiple of 16 bytes, if the slots of the plan do."""
+        views, root = self._plan.views, self._plan.views.root(x)
+        buffer = self._plan.buffers[root]
+        start, base = (views.ghost(each).__array_interface__["data"][0] for each in (x, root))
+        return buffer.kind != "constant" and (buffer.position + start - base) % WIDEST == 0
 
     def _write(self, equation: Equation) -> None:
         output = equation.output

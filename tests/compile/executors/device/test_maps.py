@@ -8,7 +8,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import Equation, Graph, Variable, compile
-from sknet.compile.cuda import CupyProgram
+from sknet.compile.cuda import CupyProgram, _maps
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import backend, to_device, to_host
@@ -225,3 +225,45 @@ def test_the_last_kernel(function, is_apart, fake_device):
         np.testing.assert_array_equal(to_host(compiled.slots[0]), w)
         backend("fake").kernels(kernel.text, [kernel.name], fake_device)[0]((1,), (32,), tuple(arrays))
         np.testing.assert_allclose(to_host(compiled.slots[0]), w - w * x.sum(), rtol=1e-13)
+
+
+# -- wide loads ---------------------------------------------------------------------------------
+
+
+def updated(w, g, scale, mask):
+    """Compute what reads arrays of every kind: in place, broadcast, of bytes."""
+    step = ops.where(mask, g * scale, 0.0)
+    return w - ops.tanh(step), ops.exp(g) * 2.0, ops.less(w, step), ops.sum(g)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(6, 20), (7, 11)])
+def test_wide_loads_have_the_same_bits(shape, dtype, fake_device, monkeypatch):
+    monkeypatch.setattr(_maps, "LEAST_WIDE", 1)
+    rng = np.random.default_rng(0)
+    w, g, scale = (rng.normal(size=n).astype(dtype) for n in (shape, shape, shape[1:]))
+    given = w, g, scale, rng.random(shape) < 0.5
+
+    def run(slots):
+        compiled = compile(updated, tuple(to_device(x, fake_device) for x in given), donate=(0,), slots=slots)
+        found = compiled(*[to_device(x, fake_device) for x in given])
+        return compiled, [to_host(x) for x in found]
+
+    compiled, found = run(None)
+    vector = {"float32": "float4", "float64": "double2"}[dtype]
+    assert vector in compiled.source
+    memory = to_device(np.zeros(w.size + 1, dtype), fake_device)
+    _, expected = run((memory[1:].reshape(shape), None, None, None))  # which begins anywhere
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+    np.testing.assert_allclose(found[0], w - np.tanh(np.where(given[3], g * scale, 0)), rtol=1e-5)
+
+
+def test_slices_that_begin_anywhere_are_read_one_by_one(fake_device, monkeypatch):
+    monkeypatch.setattr(_maps, "LEAST_WIDE", 1)
+    x = np.random.default_rng(0).normal(size=(97,)).astype("float32")
+    args = (to_device(x, fake_device),)
+    assert "float4" in compile(lambda x: ops.exp(x[4:]), args).source
+    compiled = compile(lambda x: ops.exp(x[1:-4]), args)
+    assert "(const float4 *)" not in compiled.source
+    np.testing.assert_allclose(to_host(compiled(*args)), np.exp(x[1:-4]), rtol=1e-6)

@@ -13,6 +13,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+struct alignas(16) double2 {
+    double x, y;
+};
+
 static inline int __float_as_int(float x) { return emulated_bits<int>(x); }
 static inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
 static inline float __int_as_float(int x) { return emulated_bits<float>(x); }
