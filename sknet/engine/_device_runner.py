@@ -275,6 +275,7 @@ def type_of(name: str, nbytes: int) -> str:
     return f"const {kind}" if is_read else kind
 
 
+PADDED, LEAST_PADDED = 16, 1 << 16  # bytes of which rows are multiples, and elements from which it pays
 SHARE_OF_ROWS = 16  # rows that are copied ahead take at most two of so many parts of the memory that is free
 
 
@@ -304,13 +305,13 @@ class DeviceRows:
     def _is_resident(self, X: Any, dtype: Any) -> bool:
         return bool(is_array(X) and X.dtype == dtype and device_of(X) == self._batches.device)
 
-    def example(self, n_rows: int) -> Batch:
-        """Return inputs, targets and weights (or None) of the first rows."""
+    def example(self, n_rows: int, width: int | None = None) -> Batch:
+        """Return inputs, targets and weights (or None) of the first rows; these may have another width."""
         batches = self._batches
         zeros = backend(batches.device.kind).zeros
 
         def one(x: Any, dtype: Any) -> Any:
-            return zeros((n_rows, *x.shape[1:]), dtype, batches.device)
+            return zeros((n_rows, *(x.shape[1:] if width is None else (width,))), dtype, batches.device)
 
         X = each_input(one, self._X, self._dtypes)
         return Batch(X, *batches.take_targets(slice(0, n_rows)))
@@ -422,6 +423,18 @@ class DeviceRows:
             found += [Taken(self._places, chunks[name], slot) for name, slot in fed]
         return found
 
+    def padded_width(self, n_rows: int) -> int | None:
+        """Return how many numbers the rows of a step have if they begin at multiples of 16 bytes.
+
+        None if they do already, are few, or are written by the host.
+        """
+        X, dtype = self._X, self._dtypes
+        if isinstance(X, dict) or X.ndim != 2 or not (self._is_there or self._fed):
+            return None
+        unit, width = PADDED // math.gcd(PADDED, dtype.itemsize), X.shape[1]
+        found = -(-width // unit) * unit
+        return found if found != width > unit and n_rows * width >= LEAST_PADDED else None
+
     def _inputs(self, slots: DeviceInputs) -> list[tuple[Any, Any, bool, Any]]:
         """Return inputs, with slot, whether the rows are on the device, and the name if there are several."""
         if not isinstance(slots.X, dict):
@@ -513,11 +526,22 @@ class DeviceSteps(Steps):
     def program_for(self, n_rows: int) -> Compiled:
         found = self._programs.get(n_rows)
         if found is None:
-            function = step_function(self.model, self.batches.weight is not None, self.check_finite)
-            args = self._state._replace(**self._rows.example(n_rows)._asdict())
-            check_repeatable(self.model, function, args)
-            found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=self._state)
+            width = self._rows.padded_width(n_rows)
+            found = None if width is None else self._program(n_rows, width)
+            if found is None or not _is_multiplied(found):
+                found = self._program(n_rows)
+            self._programs[n_rows] = found
         return found
+
+    def _program(self, n_rows: int, width: int | None = None) -> Compiled:
+        """Return the program of a step whose rows have this many numbers, or as many as those of the data."""
+        columns = None if width is None else self.batches.X.shape[1]
+        function = step_function(
+            self.model, self.batches.weight is not None, self.check_finite, columns=columns
+        )
+        args = self._state._replace(**self._rows.example(n_rows, width)._asdict())
+        check_repeatable(self.model, function, args)
+        return compiled(function, args, donate=range(5), slots=self._state)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -725,10 +749,30 @@ def _length(outputs: Any) -> int:
     return 0 if outputs is None else len(outputs)
 
 
+def _is_multiplied(program: Compiled) -> bool:
+    """Tell whether all that reads the padded rows of a program are products, which need no copy."""
+    graph, taken = program.graph, program.takes
+    x = graph.inputs[[each is taken.X for each in leaves(taken)].index(True)]
+    views, readers = {x}, []
+    for equation in graph.equations:
+        if not views.isdisjoint(equation.variables):
+            readers.append(equation.primitive.name)
+            if equation.primitive.name in ("getitem", "permute_dims"):
+                views.add(equation.output)
+    return set(readers) <= {"getitem", "permute_dims", "matmul"}
+
+
 def step_function(
-    model: ModelLike, weighted: bool, check_finite: bool, is_masked: bool = False
+    model: ModelLike,
+    weighted: bool,
+    check_finite: bool,
+    is_masked: bool = False,
+    columns: int | None = None,
 ) -> Callable[..., DeviceOutputs]:
-    """Return the pure function from all state and a batch to the new state, the output and a report."""
+    """Return the pure function from all state and a batch to the new state, the output and a report.
+
+    The rows of a batch may have more than the `columns` that the model takes.
+    """
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 
@@ -744,6 +788,7 @@ def step_function(
         weight: Tensor | None,
         key: Any = None,
     ) -> DeviceOutputs:
+        X = X if columns is None else X[:, :columns]
         found = evaluate(flat, None, untrained, X, y, weight, counter, key=key)
         data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
