@@ -9,6 +9,7 @@ written into the slot of a donated input. A value that only one kernel uses need
 import math
 import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,9 @@ from sknet.device import backend, backend_of
 
 
 ALIGNMENT = backend("cpu").alignment  # bytes per cache line
+
+
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Place(NamedTuple):
@@ -250,6 +254,8 @@ class Plan:
         ``"pinned"`` after them for an array that is zero before and after it.
     alignment : int, default=ALIGNMENT
         Arrays start at multiples of this many bytes.
+    beside : mapping of int to int
+        Groups that run beside those after them, and the first group that comes after each.
 
     Attributes
     ----------
@@ -296,9 +302,11 @@ class Plan:
         donated: Mapping[Variable, Variable],
         scratch: Scratch,
         alignment: int = ALIGNMENT,
+        beside: Mapping[int, int] = NOTHING,
     ) -> None:
         self.graph = graph
         self.groups = groups
+        self.beside = beside
         self.equations = [equation for group in groups for equation in group.equations]
         self.views = Views(self.equations)
         self.buffers: dict[Variable, Buffer] = {}
@@ -343,6 +351,10 @@ class Plan:
                 time += 1
             self._spans.append((start, time - 1))
         self.end = time
+        for number, after in self.beside.items():  # what it reads and writes is in use until then
+            for equation in self.groups[number].equations:
+                for x in map(self.views.root, (*equation.variables, equation.output)):
+                    self._last[x] = max(self._last[x], self._spans[after - 1][1])
         for x in self.graph.outputs:
             self._last[self.views.root(x)] = time
         self.in_groups = self._find_internal()

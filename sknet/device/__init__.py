@@ -7,6 +7,7 @@ from sknet.device import _cupy as _cupy
 from sknet.device._backend import (
     PRECISIONS,
     Backend,
+    Branch,
     Device,
     LinearAlgebra,
     MetaArray,
@@ -40,6 +41,7 @@ from sknet.device._products import Ending, Form, form_of
 __all__ = [
     "PRECISIONS",
     "Backend",
+    "Branch",
     "Device",
     "Ending",
     "Feed",

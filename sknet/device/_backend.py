@@ -307,6 +307,37 @@ class StreamTransfers(Transfers):
             self._stream.synchronize()
 
 
+class Branch:
+    """Work that may run beside what is issued after it; by default it runs at once."""
+
+    def run(self, number: int, work: Callable[[], None]) -> None:
+        """Issue work after all that was issued before; it gets a number."""
+        work()
+
+    def join(self, number: int) -> None:
+        """Let what is issued from now on wait for the work of a number."""
+
+
+class StreamBranch(Branch):
+    """Work on a stream of its own, by CuPy; also while the current stream is captured."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy, self._done = cupy, dict[int, Any]()
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def run(self, number: int, work: Callable[[], None]) -> None:
+        self._stream.wait_event(self._marked(self._cupy.cuda.get_current_stream()))
+        with self._stream:
+            work()
+        self._done[number] = self._marked(self._stream)
+
+    def join(self, number: int) -> None:
+        self._cupy.cuda.get_current_stream().wait_event(self._done[number])
+
+    def _marked(self, stream: Any) -> Any:
+        return stream.record(self._cupy.cuda.Event(disable_timing=True))
+
+
 # -- backends ---------------------------------------------------------------------------------
 
 Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
@@ -466,6 +497,10 @@ class Backend(ABC):
         `work` is called once, and nothing is computed then. It must have run before, and ask for no memory.
         """
         raise DeviceError(f"device '{device}' has no graphs")
+
+    def branch(self) -> Branch:
+        """Return what issues work beside that of the current device's stream."""
+        return Branch()
 
     def transfers(self, device: Device) -> Transfers:
         """Return what copies from the host to `device`, which is current, beside what it computes."""

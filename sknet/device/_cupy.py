@@ -16,6 +16,7 @@ from sknet.device._backend import (
     Device,
     Kernel,
     Namespace,
+    StreamBranch,
     StreamTransfers,
     product_precision,
     register,
@@ -315,6 +316,9 @@ class CupyBackend(Backend):
     def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
         with self.activate(device):
             return captured(self._cupy, work, device)
+
+    def branch(self) -> StreamBranch:
+        return StreamBranch(self._cupy)
 
     def transfers(self, device: Device) -> StreamTransfers:
         with self.activate(device):

@@ -19,7 +19,17 @@ import scipy.sparse
 import scipy.special
 
 from sknet.compile._compile import forget_programs
-from sknet.device import Backend, Device, Ending, Form, Transfers, backend, product_precision, register
+from sknet.device import (
+    Backend,
+    Branch,
+    Device,
+    Ending,
+    Form,
+    Transfers,
+    backend,
+    product_precision,
+    register,
+)
 from sknet.device._cupy import array_functions
 from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
@@ -493,6 +503,20 @@ class FakeTransfers(Transfers):
         self.follow(self._done + len(self._waiting))
 
 
+class LateBranch(Branch):
+    """Work that runs as late as it may: when something waits for it."""
+
+    def __init__(self) -> None:
+        self._works: dict[int, Callable[[], None]] = {}
+
+    def run(self, number: int, work: Callable[[], None]) -> None:
+        self._works[number] = work
+
+    def join(self, number: int) -> None:
+        while number in self._works:  # with what came before
+            self._works.pop(next(iter(self._works)))()
+
+
 class FakeBackend(Backend):
     """Two devices of kind ``"fake"``."""
 
@@ -588,6 +612,9 @@ class FakeBackend(Backend):
             return finished
 
         return product
+
+    def branch(self) -> "LateBranch":
+        return LateBranch()
 
     def transfers(self, device: Device) -> FakeTransfers:
         return FakeTransfers()

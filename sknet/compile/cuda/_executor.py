@@ -21,7 +21,17 @@ import numpy as np
 from sknet._frames import is_basic, with_ellipsis
 from sknet._late import cached_property
 from sknet.compile import _graph as own
-from sknet.compile._calls import FILL, NO_SLOTS, Call, Name, Writer, forward_scratch, registry, runner_of
+from sknet.compile._calls import (
+    FILL,
+    NO_SLOTS,
+    Call,
+    Method,
+    Name,
+    Writer,
+    forward_scratch,
+    registry,
+    runner_of,
+)
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
 from sknet.compile._plan import Finish, Plan, Views
 from sknet.compile.cuda._epilogues import epilogues
@@ -44,6 +54,7 @@ from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
 from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
 from sknet.ops import SparseSlot
 
+RUN, JOIN = Method("run"), Method("join")  # of a branch
 KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 
@@ -58,7 +69,8 @@ class GroupWriter(ABC):
         self._writer = Writer(plan, exact)
         self._kernels: dict[str, Kernel] = {}  # by name: some are launched many times, on other arrays
         self._own_names = (self._writer.new_name(f"own{n}") for n in count())
-        for group in plan.groups:
+        self._number = 0  # of the group that is written
+        for self._number, group in enumerate(plan.groups):
             self._write(group)
         for output, donor in plan.copies:
             self._assign(self._writer.name(donor), self._writer.name(output))
@@ -156,6 +168,9 @@ class CupyProgram(GroupWriter):
         # What one object prepares shares memory.
         self._products = partial(owner.products, precision)
         self._split_products = partial(owner.products, "tf32")
+        self._branch = owner.branch  # of which there is one
+        self._branch_products = partial(owner.products, precision)
+        self._split_branch_products = partial(owner.products, "tf32")
         super().__init__(plan, owner, exact)
         module = self._module()
         with self._owner.activate(device):
@@ -202,7 +217,8 @@ class CupyProgram(GroupWriter):
                 finished = epilogues(graph, takes)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
             groups = with_heads(groups)
-        plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment)
+        beside = {} if exact else products_beside(graph, groups)
+        plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment, beside)
         return cls(plan, device, exact, precision, split)
 
     def _on_device(self, constant: np.ndarray) -> Any:
@@ -214,6 +230,13 @@ class CupyProgram(GroupWriter):
 
     # -- writing ------------------------------------------------------------------------------
 
+    def _write(self, group: Group) -> None:
+        for number, after in self.plan.beside.items():
+            if after == self._number:
+                branch = self._writer.of(self._branch, "branch")
+                self._writer.call(JOIN, branch, number, label="join")
+        super()._write(group)
+
     def _assign(self, out: Name, value: Any) -> None:
         assign(self._writer, out, value)
 
@@ -223,9 +246,16 @@ class CupyProgram(GroupWriter):
 
     def _multiply(self, *given: Name, of: Equation | None = None) -> None:
         """Add a product, which is prepared when the step is bound; those in one precision share memory."""
-        w = self._writer
-        products = (self._split_products, "tf32") if of in self._split else (self._products, "products")
-        w.call(w.of(w.of(w.function(*products), "product"), "p", *given))
+        w, is_beside = self._writer, self._number in self.plan.beside
+        if of in self._split:
+            products = (self._split_branch_products if is_beside else self._split_products), "tf32"
+        else:
+            products = (self._branch_products if is_beside else self._products), "products"
+        product = w.of(w.of(w.function(*products), "product"), "p", *given)
+        if is_beside:
+            w.call(RUN, w.of(self._branch, "branch"), self._number, product, label="run")
+        else:
+            w.call(product)
 
     def _finish(self, finish: Finish, group: Group) -> None:
         """Write a product with what follows it, prepared as above."""
@@ -341,6 +371,34 @@ def _only_joined(graph: Graph) -> set[Variable]:
 def _in_precision(precision: str, step: Callable[[], None]) -> None:
     with products_in(precision):
         step()
+
+
+def products_beside(graph: Graph, groups: Sequence[Group]) -> dict[int, int]:
+    """Return products that run beside the next one, such as of weights' gradients, and what waits for each.
+
+    Both are numbers of groups. What waits is what reads a product, or the next product but one, so that
+    arrays are not in use for long.
+    """
+    views = Views([e for group in groups for e in group.equations])
+    made = {e.output: number for number, group in enumerate(groups) for e in group.equations}
+    readers: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        for equation in group.equations:
+            for x in () if views.is_view(equation) else map(views.root, equation.variables):
+                if made.get(x, number) != number:
+                    readers.setdefault(made[x], number)
+    found, others = dict[int, int](), list[int]()
+    for number in reversed(range(len(groups))):
+        group = groups[number]
+        is_product = group.finish is not None or len(group.equations) == 1
+        if group.equations[0].primitive.name != "matmul" or not is_product or number not in readers:
+            continue
+        after = [other for other in others if other < readers[number]]
+        if after:
+            found[number] = min([readers[number], *after[1:2]])
+        else:
+            others.insert(0, number)
+    return found
 
 
 def needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Sequence[tuple[Any, ...]]]:

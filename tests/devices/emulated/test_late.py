@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from sknet import NetRegressor, nn
+from sknet.compile import compile
+from sknet.core import Tensor
 from sknet.device import Device, Feed, active, backend
+from tests.compile.executors.device.test_finishes import deep
 from tests.devices.emulated import counted, faults, late, without_page_locks
 from tests.engine.loop.streamed import CASES, SIZE, X, assert_same, limited
 from tests.engine.loop.test_device_fits import long_blocks, steps_on, trained
@@ -203,3 +206,27 @@ def test_memory_that_cannot_be_locked():
         cupy.get_default_pinned_memory_pool().free_all_blocks()
         with without_page_locks(), limited("cuda"), late(what):
             assert_same(trained(steps_on(X, CUDA), ORDER), expected)
+
+
+@pytest.mark.parametrize("waits", ["join", "run"])
+def test_products_beside_others(waits, monkeypatch):
+    """What reads them waits for them, and they for what they read."""
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=(50, 16)), *rng.normal(size=(3, 16, 16)) / 4]
+    expected = [x.numpy() for x in deep(*map(Tensor, args))]
+    compiled, branch = compile(deep, tuple(map(cupy.asarray, args))), type(backend("cuda").branch())
+
+    def found():
+        compiled.poison()
+        return [x.get() for x in compiled(*map(cupy.asarray, args))]
+
+    with active(CUDA), late("everything"):
+        for x, y in zip(found(), expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+        begun = cupy.cuda.get_current_stream().record()
+        if waits == "join":
+            monkeypatch.setattr(branch, "join", lambda self, number: None)
+        else:
+            monkeypatch.setattr(branch, "_marked", lambda self, stream: begun)
+        wrong = found()
+    assert any(not np.allclose(x, y) for x, y in zip(wrong, expected, strict=True))

@@ -8,6 +8,8 @@ import pytest
 from sknet import ops
 from sknet.autograd import vmap
 from sknet.compile import compile
+from sknet.compile._compile import forget_programs
+from sknet.compile.cuda import _executor
 from sknet.core import Tensor, bind, gradients
 from sknet.device import Device
 from tests.compile.executors.device.test_executor import off, on
@@ -335,3 +337,39 @@ def test_random_functions_have_every_chain():
         function, args = random_function(seed)
         found.update(parts_of(function, *args))
     assert found - {()} == {parts for parts in CHAINS if parts}
+
+
+# -- products that run beside others ------------------------------------------------------------
+
+
+def deep(x, *weights):
+    """Return the gradients of a network of several layers, and their squares, which read them."""
+    for w in weights:
+        w.requires_grad = True
+    hidden = x
+    for w in weights:
+        hidden = ops.tanh(hidden @ w)
+    found = gradients(ops.sum_squares(hidden), list(weights))
+    return [*found, ops.sum_squares(*found)]
+
+
+def test_products_of_weights_run_beside_the_next_ones(fake_device, monkeypatch):
+    """They are done as late as they may be here; arrays are in use for two products more at most."""
+    n, width, layers = 300, 40, 6
+    args = drawn(n, width), *[drawn(width, width, seed=i) / 6 for i in range(layers)]
+    results, compiled = {}, {}
+    for name in ("beside", "one by one"):
+        if name == "one by one":
+            forget_programs()
+            monkeypatch.setattr(_executor, "products_beside", lambda graph, groups: {})
+        compiled[name] = compile(deep, on(fake_device, args))
+        compiled[name].poison()
+        results[name] = off(compiled[name](*on(fake_device, args)))
+    for x, y in zip(*results.values(), strict=True):
+        np.testing.assert_array_equal(x, y)
+    for x, expected in zip(results["beside"], deep(*map(Tensor, args)), strict=True):
+        np.testing.assert_allclose(x, expected.numpy(), rtol=1e-4, atol=1e-5)
+    calls = re.findall(r"branch\d+\.(run|join)\(", compiled["beside"].source)
+    assert sorted(calls) == ["join"] * (layers - 1) + ["run"] * (layers - 1)
+    more = compiled["beside"].plan.arena_size - compiled["one by one"].plan.arena_size
+    assert more <= 2 * 4 * n * width
