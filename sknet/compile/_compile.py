@@ -211,22 +211,6 @@ class Compiled:
             return runner_of(bound)
         return partial(_run_there, self._owner, self.device, bound)
 
-    def before_last(
-        self, slots: Sequence[Any], read: Sequence[Variable]
-    ) -> tuple[Callable[[], None], Any, Sequence[Any]] | None:
-        """Return what runs all but the last kernel, this kernel, and its arrays; only on devices.
-
-        None if something else comes last, or it may not run beside what writes these slots, and reads these
-        variables of the result.
-        """
-        known = {id(slot) for slot in slots}
-        written = [x for x, slot in zip(self.graph.inputs, self._inputs, strict=True) if id(slot) in known]
-        found = self._bound[0].before_last(written, read)
-        if found is None:
-            return None
-        run, kernel, arrays = found
-        return partial(_run_there, self._owner, self.device, run), kernel, arrays
-
     def calls(self) -> list[Call]:
         """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
         found: list[Call] = self._bound[0]
@@ -430,6 +414,23 @@ class Compiled:
                     "that changes as an array of shape ()."
                 )
         return found
+
+
+def before_last(
+    compiled: Compiled, slots: Sequence[Any], read: Sequence[Variable]
+) -> tuple[Callable[[], None], Any, Sequence[Any]] | None:
+    """Return what runs all but the last kernel of a function on a device, this kernel, and its arrays.
+
+    None if something else comes last, or it may not run beside what writes these slots, and reads these
+    variables of the result.
+    """
+    known, (bound, _) = {id(slot) for slot in slots}, compiled._bound
+    inputs = zip(compiled.graph.inputs, compiled._inputs, strict=True)
+    found = bound.before_last([x for x, slot in inputs if id(slot) in known], read)
+    if found is None:
+        return None
+    run, kernel, arrays = found
+    return partial(_run_there, compiled._owner, compiled.device, run), kernel, arrays
 
 
 def _root(array: Any) -> Any:

@@ -14,6 +14,7 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
+from sknet.compile._compile import before_last
 from sknet.compile.cuda._maps import Kernel
 from sknet.compile.cuda._persistent import Phases
 from sknet.core import Tensor
@@ -174,9 +175,10 @@ class Ring:
             arrays |= {f"of{n}": each.order, f"from{n}": each.source, f"to{n}": each.slot}
             sizes.append(each.slot.size)
         begin = self._kernel("begin", FIRST, taken, arrays, max(sizes))
-        found, returns = None, program.returns
+        found = None
         if is_plain:
-            found = program.before_last([each.slot for each in taken], [returns.output, returns.report])
+            returns = program.returns
+            found = before_last(program, [each.slot for each in taken], [returns.output, returns.report])
         run, kernel, given = (program.run, None, ()) if found is None else found
         arrays |= {"report": left.report, "reports": self.reports}
         sizes.append(left.output.size)

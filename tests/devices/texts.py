@@ -167,7 +167,14 @@ def of_sizes() -> Programs:
         settings = {"loss": "log_loss", "optimizer": Adam(), "alpha": 1e-4, "dtype": dtype}
         name, module = "-".join(map(str, widths)), nn.Sequential(*layers)
         for of, make in _step(f"{name}, {dtype}", module, X, y, **settings):
-            yield of, lambda make=make, rows=rows: make()._launches(rows, None)  # with the end of a step
+            yield of, partial(_with_end, make, rows)
+
+
+def _with_end(make: Callable[[], Any], rows: int) -> Any:
+    """Return the steps, whose last kernel takes the next rows, too."""
+    steps = make()
+    steps._launches(rows, None)
+    return steps
 
 
 def of_reductions() -> Programs:
@@ -201,19 +208,7 @@ def of_graphs() -> Programs:
     yield "views of every kind", _compiled(layouts, shapes)
 
 
-class Step:
-    """A program whose last kernel touches what a block of steps moves, which has a kernel of its own."""
-
-    returns = SimpleNamespace(output=None, report=None)
-
-    def before_last(self, slots: Any, returned: Any) -> None:
-        return None
-
-    def run(self) -> None:
-        pass
-
-
-STEP: Any = Step()
+PROGRAM: Any = SimpleNamespace(run=lambda: None)  # whose last kernel stays as it is
 
 
 def of_blocks() -> Programs:
@@ -241,7 +236,7 @@ def of_blocks() -> Programs:
                     for x in ((X.T, output), (output, output), (narrow, narrow), (order, order))
                 ]
                 for outputs in (None, output):
-                    ring.turn(STEP, n_rows, taken, Left(report, output, outputs))
+                    ring.turn(PROGRAM, n_rows, taken, Left(report, output, outputs), is_plain=False)
                 return ring
 
             yield f"a block of steps on {n_rows} rows in {dtype}", make
@@ -268,7 +263,7 @@ def of_stacks() -> Programs:
                 ring = StackRing(DEVICE, zeros((n, m), dtype, DEVICE), 4, 9, dtype)
                 taken = [Taken(order, source, slot), Taken(order, order[0], order[:, :n_rows].copy())]
                 for left in (Left(report, slot, None), Left(report, slot, outputs)):
-                    ring.turn(STEP, n_rows, taken, left)
+                    ring.turn(PROGRAM, n_rows, taken, left, is_plain=False)
                 return ring
 
             yield f"a block of steps of {n_fits} fits on {n_rows} rows in {dtype}", make

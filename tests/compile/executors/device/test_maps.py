@@ -8,6 +8,7 @@ import pytest
 
 from sknet import ops
 from sknet.compile import Equation, Graph, Variable, compile
+from sknet.compile._compile import before_last
 from sknet.compile.cuda import CupyProgram, _maps
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
@@ -216,7 +217,7 @@ def test_offsets_that_count_backwards_are_signed(fake_device):
 def test_the_last_kernel(function, is_apart, fake_device):
     w, x = np.arange(40.0), np.random.default_rng(0).normal(size=(3, 40))
     compiled = compile(function, (to_device(w, fake_device), to_device(x, fake_device)), donate=(0,))
-    found = compiled.before_last([compiled.slots[1]], compiled.returns[1:])
+    found = before_last(compiled, [compiled.slots[1]], compiled.returns[1:])
     assert (found is not None) == is_apart
     compiled.slots[0][...], compiled.slots[1][...] = (to_device(each, fake_device) for each in (w, x))
     if found is not None:
