@@ -23,6 +23,8 @@ OF_PROGRAMS = {
     "threads of a gathering block": [(_device_runner, "THREADS")],
     "blocks of a last layer": [(_heads, "MOST_BLOCKS")],
     "warps with one row of a last layer": [(_heads, "WARPS")],
+    "elements from which loads are wide": [(_maps, "LEAST_WIDE")],
+    "elements from which rows are padded": [(_device_runner, "LEAST_PADDED")],
     "rows that a thread of a recurrent layer adds": [(_recurrent, "TOGETHER")],
     "bytes of columns of a convolution": [(_rules, "MOST_COLUMNS")],
     "indices that all threads read": [(_rules, "MOST_LOOKS")],

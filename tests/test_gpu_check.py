@@ -15,9 +15,11 @@ from tools.gpu_check import (
     _fits,
     _found,
     _kernels,
+    _levers,
     _main,
     _networks,
     _operations,
+    _products,
     _roofline,
     _stages,
     _steps,
@@ -138,6 +140,24 @@ def test_steps(dtype):
     assert row["floor"] >= 8 * _roofline.NODE
     assert isinstance(row["sknet"], float)
     assert row["torch"].startswith("skipped: PyTorch")
+
+
+def test_levers():
+    found = _levers.levers(Fake(), TINY, ("float32",), rounds=1)
+    assert not found.failures
+    assert list(found.figures) == [
+        "4-8-3, float32",
+        *[f"4-8-3, float32, {lever}" for lever in _levers.LEVERS],
+    ]
+    for lever, changed in _levers.LEVERS.items():
+        with _levers.without(lever):
+            assert all(getattr(module, name) is value for module, name, value in changed)
+        assert not any(getattr(module, name) is value for module, name, value in changed)
+
+
+def test_products_of_a_device_without_the_library():
+    with pytest.raises(Skipped, match="have no cuBLASLt"):
+        _products.products(Fake())
 
 
 def test_kernels_of_a_step_are_those_of_more_epochs(monkeypatch):

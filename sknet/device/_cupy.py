@@ -21,7 +21,16 @@ from sknet.device._backend import (
     product_precision,
     register,
 )
-from sknet.device._products import NO_ENDING, Ending, Form, Library, Products, library, multiplied
+from sknet.device._products import (
+    NO_ENDING,
+    Ending,
+    Form,
+    Library,
+    Products,
+    algorithms_of,
+    library,
+    multiplied,
+)
 from sknet.exceptions import DeviceError, DeviceMemoryError
 
 # -- graphs -----------------------------------------------------------------------------------
@@ -304,7 +313,8 @@ class CupyBackend(Backend):
         here = self._cupy.cuda.Device()
         if here.id not in self._lt_libraries:
             most = WORKSPACE if int(here.compute_capability) >= 90 else WORKSPACE_BEFORE
-            self._lt_libraries[here.id] = Library(functions, most)
+            measured = algorithms_of(f"{here.compute_capability}, {functions.cublasLtGetVersion()}")
+            self._lt_libraries[here.id] = Library(functions, most, measured)
         return self._lt_libraries[here.id]
 
     def _bytes(self, nbytes: int) -> Any:

@@ -1,13 +1,16 @@
 """Matrix products: which of them one strided product of BLAS computes, and those by cuBLASLt."""
 
 import ctypes
+import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, reduce
 from itertools import accumulate, pairwise
 from operator import or_
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from weakref import finalize
 
@@ -244,11 +247,31 @@ class Places(NamedTuple):
     vectors: int = 0
 
 
+NO_ALGORITHMS: Mapping[str, int] = MappingProxyType({})
+
+
+def algorithms_of(device: str) -> Mapping[str, int]:
+    """Return which of the algorithms offered is the fastest, by products, as measured on such a device."""
+    found: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("_algorithms.json").read_text())
+    return found.get(device, NO_ALGORITHMS)
+
+
+def said(form: Form, parts: Sequence[str], aligned: Sequence[int]) -> str:
+    """Return the name of products in the table of algorithms."""
+    matrices = [
+        f"{each.rows}x{each.columns}{'' if each.in_rows else 't'}/{each.stride}/{each.batch_stride}"
+        for each in (form.x, form.y, form.out)
+    ]
+    return " ".join([form.dtype, str(form.number), *matrices, *parts, ",".join(map(str, aligned))])
+
+
 class Library:
     """cuBLASLt on one device."""
 
-    def __init__(self, functions: ctypes.CDLL, most_workspace: int) -> None:
-        self._functions, self._most = functions, most_workspace
+    def __init__(
+        self, functions: ctypes.CDLL, most_workspace: int, algorithms: Mapping[str, int] = NO_ALGORITHMS
+    ) -> None:
+        self._functions, self._most, self._algorithms = functions, most_workspace, algorithms
         self._handle = self._made("", "a handle")  # never destroyed: that can break a running capture
         self._chosen: dict[Any, Chosen | None] = {}
         self.tried: dict[Any, bool] = {}  # which endings products of a form can have
@@ -278,12 +301,25 @@ class Library:
         aligned = tuple(min(address & -address, ALIGNMENT) for address in at[:5])
         key = form, tuple(parts), kind, aligned, at.vectors
         if key not in self._chosen:
-            layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
-            product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
-            found = self._search(form, [product, *layouts], aligned[: len(OF_ALIGNMENTS)])
-            self.forget(product)
-            self._chosen[key] = None if found is None else Chosen(layouts, found)
+            which = self._algorithms.get(said(form, parts, aligned), 0)
+            self._chosen[key] = self.offered(form, parts, at, which) or self.offered(form, parts, at, 0)
         return self._chosen[key]
+
+    def offered(self, form: Form, parts: Sequence[str], at: Places, which: int) -> Chosen | None:
+        """Return one of the ways to multiply that the library offers, the most promising first."""
+        kind = _kind(form.dtype)
+        if kind is None:
+            return None
+        layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
+        product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
+        aligned = tuple(min(address & -address, ALIGNMENT) for address in at[: len(OF_ALIGNMENTS)])
+        found = self._search(form, [product, *layouts], aligned, which)
+        self.forget(product)
+        return None if found is None else Chosen(layouts, found)
+
+    def forms(self) -> "list[tuple[Form, tuple[str, ...], tuple[int, ...]]]":
+        """Return form, parts and alignments of all products that were asked for."""
+        return [(form, parts, aligned) for form, parts, _, aligned, _ in self._chosen]
 
     def described(self, form: Form, parts: Sequence[str], at: Places) -> ctypes.c_void_p:
         """Return the descriptor of a product, which holds the address of its vector."""
@@ -316,21 +352,23 @@ class Library:
             self._set("MatrixLayout", form, made, OF_BATCH_STRIDE, ctypes.c_int64(each.batch_stride))
         return made
 
-    def _search(self, form: Form, of: list[ctypes.c_void_p], aligned: tuple[int, ...]) -> Found | None:
+    def _search(
+        self, form: Form, of: list[ctypes.c_void_p], aligned: tuple[int, ...], which: int
+    ) -> Found | None:
         search = self._made("MatmulPreference", form)
         self._set("MatmulPreference", form, search, OF_WORKSPACE, ctypes.c_uint64(self._most))
         for attribute, n in zip(OF_ALIGNMENTS, aligned, strict=True):
             self._set("MatmulPreference", form, search, attribute, ctypes.c_uint32(n))
-        found, count = Found(), ctypes.c_int()
+        found, count = (Found * (which + 1))(), ctypes.c_int()
         function = self._functions.cublasLtMatmulAlgoGetHeuristic
-        status = function(self._handle, *of, of[-1], search, 1, ctypes.byref(found), ctypes.byref(count))
+        status = function(self._handle, *of, of[-1], search, which + 1, found, ctypes.byref(count))
         self.call("MatmulPreferenceDestroy", form, search)
         if status not in (0, NOT_SUPPORTED):
             raise DeviceError(
                 f"no algorithm of cuBLASLt was found for {form}: status {status} "
                 f"({STATUS.get(status, 'unknown')}); it must not be asked while a stream is captured"
             )
-        return found if count.value and not status else None
+        return found[which] if count.value > which and not status else None
 
     def multiply(self, form: Form, *args: Any) -> None:
         """Issue a product, with the arguments of cublasLtMatmul after the handle."""
@@ -381,15 +419,20 @@ class Products:
     def _prepared(
         self, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
     ) -> Callable[[], None] | None:
-        chosen, kind = self._library.chosen(form, parts, at), _kind(form.dtype)
-        if chosen is None or kind is None:
-            return None
+        chosen = self._library.chosen(form, parts, at)
+        return None if chosen is None else self._by(chosen, form, parts, at, factor, kept)
+
+    def _by(
+        self, chosen: Chosen, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
+    ) -> Callable[[], None]:
+        """Return a product by an algorithm."""
         (of_y, of_x, of_out), found = chosen
+        scalar = KINDS[form.dtype].scalar
         if self._workspace is None or self._workspace.size < found.workspace:
             self._workspace = self._empty(found.workspace)
         layouts = of_y, of_x, of_out, of_out
         a, b, c, d = ((ctypes.c_void_p(each), layout) for each, layout in zip(at[:4], layouts, strict=True))
-        scalars = ctypes.byref(kind.scalar(1)), ctypes.byref(kind.scalar(factor))
+        scalars = ctypes.byref(scalar(1)), ctypes.byref(scalar(factor))
         product = self._library.described(form, parts, at)
         given = product, scalars[0], *a, *b, scalars[1], *c, *d, ctypes.byref(found)
         prepared = partial(self._run, form, given, found.workspace, kept)
@@ -411,6 +454,17 @@ class Products:
 
     def _tried(self, form: Form, parts: Sequence[str], itemsize: int) -> bool:
         """Issue a product, unless there is no algorithm; return whether there is one."""
+        at, memory = self._places(form, itemsize)
+        factor = float(tuple(parts) in WITH_TERM)
+        product = self._prepared(form, parts, at, factor, memory)
+        if product is not None:
+            product()
+        return product is not None
+
+    def _places(
+        self, form: Form, itemsize: int, aligned: Sequence[int] = (ALIGNMENT,) * 5
+    ) -> tuple[Places, Any]:
+        """Return memory for a product of a form, and places in it that are no more aligned than these."""
         matrices = [
             each.stride * (each.rows if each.in_rows else each.columns)
             + (form.number - 1) * each.batch_stride
@@ -418,16 +472,25 @@ class Products:
         ]
         read, vectors = max(matrices) * itemsize, -(-form.out.columns * itemsize // LEAST_ALIGNMENT)
         vectors *= LEAST_ALIGNMENT
-        sizes = read, read, form.number * vectors
+        sizes = [size + 2 * ALIGNMENT for size in (read, read, read, read, form.number * vectors)]
         starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
         memory = self._empty(starts.pop())
-        of_factors, of_result, of_vector = [memory.data.ptr + start for start in starts]
-        at = Places(of_factors, of_factors, of_factors, of_result, of_vector, vectors // itemsize)
-        factor = float(tuple(parts) in WITH_TERM)
-        product = self._prepared(form, parts, at, factor, memory)
-        if product is not None:
-            product()
-        return product is not None
+        places = [
+            memory.data.ptr + start + (0 if n in (0, ALIGNMENT) else n)
+            for start, n in zip(starts, aligned, strict=True)
+        ]
+        return Places(*places, vectors // itemsize), memory
+
+    def trial(
+        self, form: Form, parts: Sequence[str], aligned: Sequence[int], which: int
+    ) -> Callable[[], None] | None:
+        """Return a product of a form, on memory of its own, by one of the algorithms that are offered."""
+        kind = _kind(form.dtype)
+        if kind is None:
+            return None
+        at, memory = self._places(form, ctypes.sizeof(kind.scalar), aligned)
+        chosen, factor = self._library.offered(form, parts, at, which), float(tuple(parts) in WITH_TERM)
+        return None if chosen is None else self._by(chosen, form, parts, at, factor, memory)
 
     def _run(self, form: Form, given: tuple[Any, ...], nbytes: int, arrays: tuple[Any, ...]) -> None:
         """Issue a product on the current stream; `arrays` are kept, as their addresses are."""

@@ -1,7 +1,9 @@
 """CuPy and cuBLASLt, by fakes of both: errors without a GPU, with too few, or from a library that refuses."""
 
 import contextlib
+import json
 import math
+import re
 import sys
 import tomllib
 from types import ModuleType, SimpleNamespace
@@ -12,7 +14,7 @@ import pytest
 from sknet.device import Device, Ending, form_of
 from sknet.device._backend import SPECIAL_FUNCTIONS
 from sknet.device._cupy import OLDEST, REDUCTIONS, CupyBackend
-from sknet.device._products import Library, Places, Products, library
+from sknet.device._products import Library, Places, Products, algorithms_of, library, said
 from sknet.exceptions import DeviceError
 from tests.project import ROOT
 
@@ -220,14 +222,23 @@ class Refusing:
 
 
 class Finding(Refusing):
-    """One that has an algorithm for everything."""
+    """One that has algorithms for everything."""
+
+    most = 3
+
+    def __init__(self, *refused):
+        super().__init__(*refused)
+        self.asked = []
 
     def __getattr__(self, name):
         refused = super().__getattr__(name)
 
         def called(*args):
             if name == "cublasLtMatmulAlgoGetHeuristic":
-                args[-1]._obj.value = 1
+                args[-1]._obj.value = min(args[-3], self.most)
+                self.asked.append(args[-3])
+                for n in range(args[-1]._obj.value):
+                    args[-2][n].workspace = 100 + n
             return refused(*args)
 
         return called
@@ -298,3 +309,25 @@ def test_a_product_that_fails():
 
 def test_a_library_that_is_not_there():
     assert library(1) is None
+
+
+@pytest.mark.parametrize(("which", "found"), [(0, 0), (2, 2), (7, 0)])
+def test_the_algorithm_of_the_table(which, found):
+    """Where fewer are offered than when it was measured, the first is taken."""
+    places = Places(256, 512, 768, 768, 260)
+    functions, name = Finding("nothing", 0), said(FORM, ("bias",), (256, 256, 256, 256, 4))
+    library = Library(functions, 1024, {name: which})
+    assert library.chosen(FORM, ("bias",), places).found.workspace == 100 + found
+    assert library.chosen(FORM, (), places).found.workspace == 100
+    aligned = 256, 256, 256, 256, 4
+    assert library.forms() == [(FORM, ("bias",), aligned), (FORM, (), aligned)]
+    assert functions.asked == ([which + 1, 1] if found == which else [which + 1, 1, 1])
+
+
+def test_the_committed_table():
+    """By capability and version, names of products, and small numbers."""
+    assert algorithms_of("1.0, 1") == {}
+    table = json.loads((ROOT / "sknet/device/_algorithms.json").read_text())
+    for device, known in table.items():
+        assert re.fullmatch(r"\d+, \d+", device)
+        assert all(0 < which < 16 for which in known.values())

@@ -14,9 +14,11 @@ from tools.gpu_check._errors import errors
 from tools.gpu_check._fits import fits
 from tools.gpu_check._found import Found, Skipped, failure_of
 from tools.gpu_check._kernels import kernels
+from tools.gpu_check._levers import levers
 from tools.gpu_check._machine import Machine
 from tools.gpu_check._networks import networks
 from tools.gpu_check._operations import operations
+from tools.gpu_check._products import products
 from tools.gpu_check._steps import steps
 from tools.gpu_check._streams import streams
 
@@ -45,6 +47,8 @@ STAGES = {
     "networks": Stage(networks, "time of a step of one and of many small networks"),
     "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
     "kernels": Stage(kernels, "kernels of a step by name, count and time, beside PyTorch's graph"),
+    "levers": Stage(levers, "the same without one of the ways in which a step is made faster"),
+    "products": Stage(products, "each algorithm that the library offers for the products of steps"),
     "errors": Stage(errors, "errors of products against float64"),
     "steps-tf32x3": Stage(partial(steps, dtype="tf32x3"), "the same with three products in tf32 for one"),
     "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),

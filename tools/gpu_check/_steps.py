@@ -1,15 +1,12 @@
 """Time and launches of a training step in whole fits, beside PyTorch's and the least possible time."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _heads
 from sknet.device import active, backend, to_device
 from sknet.estimators import MLPClassifier
 from tools.gpu_check import _torch
@@ -18,7 +15,7 @@ from tools.gpu_check._machine import Machine
 from tools.gpu_check._roofline import work_of
 from tools.gpu_check._timed import epochs_of, per_call, per_step, quiet
 
-__all__ = ["CONFIGURATIONS", "Configuration", "fit", "steps"]
+__all__ = ["CONFIGURATIONS", "Configuration", "fit", "fit_seconds", "steps"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,6 @@ def steps(
         part = Found(rows)
         part.attempt("sknet", partial(fit_seconds, machine, each, rounds, dtype))
         part.attempt("sknet, held-out rows", partial(fit_seconds, machine, each, rounds, dtype, True))
-        with by_products():
-            part.attempt("sknet, last layer by products", partial(fit_seconds, machine, each, rounds, dtype))
         part.attempt("launches", partial(fit_launches, machine, each, dtype))
         part.attempt("torch", partial(torch_seconds, each, dtype))
         if isinstance(measured, dict):
@@ -122,18 +117,6 @@ def fit_seconds(
         return fit(machine, each, there, y, epochs, dtype, is_validated)
 
     return per_step(train, each.few, each.many, rounds)
-
-
-@contextmanager
-def by_products() -> Iterator[None]:
-    """Compute last layers by products of the library rather than in one kernel with the loss."""
-    most, _heads.MOST_OUTPUTS = _heads.MOST_OUTPUTS, 0
-    forget_programs()
-    try:
-        yield
-    finally:
-        _heads.MOST_OUTPUTS = most
-        forget_programs()
 
 
 def fit_launches(machine: Machine, each: Configuration, dtype: str) -> float:

@@ -8,6 +8,9 @@ from sknet.compile import compile
 from sknet.device import Device, to_device
 from tests.devices.emulated import counted
 from tests.gpu.test_products import SHAPES, there
+from tools.gpu_check._machine import Machine
+from tools.gpu_check._products import products
+from tools.gpu_check._steps import Configuration
 
 CUDA = Device("cuda")
 
@@ -53,3 +56,14 @@ def test_tf32_is_used_if_it_is_asked_for(monkeypatch):
         found[asked] = compile(ops.matmul, (x, x))(x, x).get()
     np.testing.assert_allclose(found["0"], 16 * np.float64(value) ** 2, rtol=1e-6)
     np.testing.assert_array_equal(found["1"], 16)
+
+
+def test_algorithms_of_the_products_of_a_step():
+    """The emulated library offers two, which do the same."""
+    tiny = {"4-8-3": Configuration((4, 8, 3), 16, 2, 1, 4)}
+    found = products(Machine("cuda"), tiny, ("float32",), calls=1)
+    assert not found.failures
+    *timed, table = found.figures.values()
+    assert timed
+    assert {len(seconds) for seconds in timed} == {2}
+    assert set(table.values()) <= {1}

@@ -1069,20 +1069,20 @@ def test_other_arrays_are_scored_by_the_host(fake_device):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["relu", "batch norm", "images", "mixup"])
-def test_padded_rows(name, weighted, fake_device, monkeypatch):
+def test_padded_rows(name, weighted, fake_device, limits):
     """Where products alone read them; their results are those of other rows."""
     X, y = data(dtype="float32")
     weight = np.random.default_rng(1).random(N).astype("float32") if weighted else None
     found = {}
     for least in (1, 1 << 16):
-        monkeypatch.setattr(_device_runner, "LEAST_PADDED", least)
+        limits("elements from which rows are padded", least)
         model, losses, outputs = trained(
             "device", LAYERS[name](), X, y, weight, device=fake_device, dtype="float32"
         )
         found[least] = [*map(to_host, model.parameters.values()), losses, outputs]
     for padded, plain in zip(found[1], found[1 << 16], strict=True):
         np.testing.assert_allclose(padded, plain, rtol=2e-5, atol=1e-6)
-    monkeypatch.setattr(_device_runner, "LEAST_PADDED", 1)
+    limits("elements from which rows are padded", 1)
     model = Model(LAYERS[name](), "log_loss", random_state=0, dtype="float32", device=fake_device)
     batches = Batches(X, y, weight, SIZE, model.dtype, model.device)
     model.materialize(batches.X)

@@ -64,8 +64,8 @@ def test_several_rows_of_a_warp(n, outputs, rows, fake_device, limits):
 
 @pytest.mark.parametrize(("n", "outputs", "rows"), [(5, 7, 1), (32, 10, 2), (64, 2, 4)])
 @pytest.mark.parametrize(("inputs", "activation"), [(100, "relu"), (132, "two")])
-def test_four_elements_of_a_row_at_once(n, inputs, outputs, rows, activation, fake_device, monkeypatch):
-    monkeypatch.setattr(_heads, "WARPS", n // rows)
+def test_four_elements_of_a_row_at_once(n, inputs, outputs, rows, activation, fake_device, limits):
+    limits("warps with one row of a last layer", n // rows)
     source = check(n, inputs, outputs, "float32", fake_device, activation).source
     assert f"[(first + {rows - 1}) * {inputs // 4} + k]" in source
 

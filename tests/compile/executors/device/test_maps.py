@@ -9,7 +9,7 @@ import pytest
 from sknet import ops
 from sknet.compile import Equation, Graph, Variable, compile
 from sknet.compile._compile import before_last
-from sknet.compile.cuda import CupyProgram, _maps
+from sknet.compile.cuda import CupyProgram
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
 from sknet.device import backend, to_device, to_host
@@ -239,8 +239,8 @@ def updated(w, g, scale, mask):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(6, 20), (7, 11)])
-def test_wide_loads_have_the_same_bits(shape, dtype, fake_device, monkeypatch):
-    monkeypatch.setattr(_maps, "LEAST_WIDE", 1)
+def test_wide_loads_have_the_same_bits(shape, dtype, fake_device, limits):
+    limits("elements from which loads are wide", 1)
     rng = np.random.default_rng(0)
     w, g, scale = (rng.normal(size=n).astype(dtype) for n in (shape, shape, shape[1:]))
     given = w, g, scale, rng.random(shape) < 0.5
@@ -260,8 +260,8 @@ def test_wide_loads_have_the_same_bits(shape, dtype, fake_device, monkeypatch):
     np.testing.assert_allclose(found[0], w - np.tanh(np.where(given[3], g * scale, 0)), rtol=1e-5)
 
 
-def test_slices_that_begin_anywhere_are_read_one_by_one(fake_device, monkeypatch):
-    monkeypatch.setattr(_maps, "LEAST_WIDE", 1)
+def test_slices_that_begin_anywhere_are_read_one_by_one(fake_device, limits):
+    limits("elements from which loads are wide", 1)
     x = np.random.default_rng(0).normal(size=(97,)).astype("float32")
     args = (to_device(x, fake_device),)
     assert "float4" in compile(lambda x: ops.exp(x[4:]), args).source

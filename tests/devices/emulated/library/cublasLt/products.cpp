@@ -179,13 +179,15 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, Operation *how, Layout *a, Layout
     if (is_any_stream_captured()) return lt_internal_error;  // as some versions of the library
     if (LtStatus refused = check(*how, *a, *b, *c, *d)) return refused;
     if (most < 1) return lt_invalid_value;
-    memset((void *)found, 0, sizeof *found);
-    found->workspace = std::min(preference->workspace, uint64_t(WORKSPACE));
-    found->algorithm.data[0] = OURS;
-    found->algorithm.data[1] = found->workspace;
-    for (int i = 0; i < 4; i++) found->algorithm.data[2 + i] = preference->alignments[i];
-    found->waves = 1;
-    *count = 1;
+    *count = std::min(most, 2);  // which do the same
+    for (Heuristic *end = found + *count; found < end; found++) {
+        memset((void *)found, 0, sizeof *found);
+        found->workspace = std::min(preference->workspace, uint64_t(WORKSPACE));
+        found->algorithm.data[0] = OURS;
+        found->algorithm.data[1] = found->workspace;
+        for (int i = 0; i < 4; i++) found->algorithm.data[2 + i] = preference->alignments[i];
+        found->waves = 1;
+    }
     return lt_success;
 }
 
