@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import Model, nn, ops
+from sknet.autograd import value_and_grad
 from sknet.compile import compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda._maps import TYPES
@@ -204,6 +205,10 @@ def of_graphs() -> Programs:
         yield f"random graph {seed}", _compiled(random_function(seed), (np.empty(SHAPE),) * 3)
         function, arrays = random_rows(seed)
         yield f"random rows {seed}", _compiled(function, tuple(arrays))
+    for dtype in FLOATS:
+        images, kernels = np.empty((3, 16, 7, 8), dtype), np.empty((17, 16, 3, 3), dtype)
+        convolved = value_and_grad(lambda x, w: ops.sum(ops.sin(ops.conv2d(x, w, padding=1))), (0, 1))
+        yield f"convolutions by tiles in {dtype}", _compiled(convolved, (images, kernels))
     shapes = (np.empty((5, 6)), np.empty(6), np.empty((5, 1)))
     yield "views of every kind", _compiled(layouts, shapes)
 

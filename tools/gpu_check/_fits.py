@@ -108,6 +108,11 @@ CASES: dict[str, Case] = {
         {"dtype": "float32"},
         shape=(1, 6, 6),
     ),
+    "images by tiles, float32": Case(
+        network(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten()),
+        {"dtype": "float32"},
+        shape=(1, 6, 6),
+    ),
     "lstm": Case(network(nn.LSTM(3, 8, returns="last")), shape=(5, 3)),
     "gru": Case(network(nn.GRU(3, 8, returns="last")), shape=(5, 3)),
     "attention": Case(

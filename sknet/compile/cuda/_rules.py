@@ -6,7 +6,7 @@ works in memory of the plan, so that a step can be captured. Recurrent networks 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -396,6 +396,9 @@ class _Forms(NamedTuple):
 
 @works_in("conv", "conv_image", "conv_weight")
 def _works_in(equation: Equation) -> Arrays:
+    tiles = _Tiles.of(equation, windows_of(equation))
+    if tiles is not None:
+        return [((size,), equation.output.dtype) for size in tiles.sizes()]
     forms = _Forms.of(equation, windows_of(equation))
     shapes = forms.columns(forms.part), forms.images(forms.part), forms.weight
     return [((math.prod(shape),), equation.output.dtype) for shape in shapes]
@@ -485,6 +488,12 @@ class _Convolution:
 @rule("conv")
 def _conv(task: Task) -> Iterator[Step]:
     (x, w), made = task.equation.variables, _Convolution(task)
+    tiles = _Tiles.of(task.equation, task.windows)
+    if tiles is not None:
+        yield from _TiledConvolution(task, tiles).images(
+            x, task.at(w, "w", "i / {c}", "i % {c}", "{a}", "{b}")
+        )
+        return
     yield from made.weight_of(w)
     for start, n in made.forms.parts():
         yield made.gathered(x, start, n)
@@ -496,6 +505,11 @@ def _conv(task: Task) -> Iterator[Step]:
 @rule("conv_image")
 def _conv_image(task: Task) -> Iterator[Step]:
     (g, w), made = task.equation.variables, _Convolution(task)
+    tiles = _Tiles.of(task.equation, task.windows)
+    if tiles is not None:  # a convolution of gradients with the kernels turned by half a circle
+        turned = task.at(w, "w", "i % {c}", "i / {c}", "2 - {a}", "2 - {b}")
+        yield from _TiledConvolution(task, tiles).images(g, turned)
+        return
     yield from made.weight_of(w)
     for start, n in made.forms.parts():
         yield made.in_rows(g, start, n)
@@ -508,6 +522,10 @@ def _conv_image(task: Task) -> Iterator[Step]:
 def _conv_weight(task: Task) -> Iterator[Step]:
     """Gradients of parts of the samples are added one after the other."""
     (x, g), made, writer = task.equation.variables, _Convolution(task), task.writer
+    tiles = _Tiles.of(task.equation, task.windows)
+    if tiles is not None:
+        yield from _TiledConvolution(task, tiles).weights(x, g)
+        return
     out = writer.reshaped(task.output, made.forms.weight)
     for start, n in made.forms.parts():
         yield made.gathered(x, start, n)
@@ -517,3 +535,210 @@ def _conv_weight(task: Task) -> Iterator[Step]:
         yield Product(rows, made.turned(columns), target)
         if start:
             yield task.kernel(task.output.size, {"more": target, "out": out}, ["out[i] += more[i];"])
+
+
+# -- convolutions of 3 x 3 by tiles -----------------------------------------------------------
+# Tiles of 4 x 4 elements, which overlap, make 2 x 2 elements of the result, by 16 multiplications in place of
+# 36 (Lavin and Gray 2016, F(2 x 2, 3 x 3)): tiles and kernels are mapped, multiplied, and mapped back.
+
+OF_TILE = (1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)
+OF_KERNEL = (1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)
+OF_RESULT = (1, 1, 1, 0), (0, 1, -1, -1)
+LEAST_CHANNELS = 16  # with fewer, maps take longer than the products that are saved
+SHARE = 5, 3  # what tiles read and write is less than columns do if filters are at most so many for channels
+
+
+class _Tiles(NamedTuple):
+    """Sizes of a convolution by tiles: of images with channels to images with filters."""
+
+    n_samples: int
+    channels: int
+    filters: int
+    size: tuple[int, int]
+    before: tuple[int, int]
+    grid: tuple[int, int]
+    part: int
+
+    @classmethod
+    def of(cls, equation: Equation, windows: Windows) -> "_Tiles | None":
+        """Return how a convolution is computed so; None if it is not."""
+        first, second = (x.shape for x in equation.variables)
+        name, (before, _), (left, _) = equation.primitive.name, *windows.padding
+        weight = equation.output.shape if name == "conv_weight" else second
+        is_plain = windows.kernel == (3, 3) and {*windows.stride, *windows.dilation} == {1}
+        if not is_plain or equation.params["groups"] > 1 or max(before, left) > 2:
+            return None
+        filters, channels = weight[:2]
+        size, grid, padding = windows.size, windows.grid, (before, left)
+        if name == "conv_image":
+            channels, filters, size, grid, padding = filters, channels, grid, size, (2 - before, 2 - left)
+        if min(channels, filters) < LEAST_CHANNELS or SHARE[0] * channels < SHARE[1] * filters:
+            return None
+        tiles = math.prod(-(-n // 2) for n in grid)
+        n_bytes = 16 * max(channels, filters) * tiles * equation.output.dtype.itemsize
+        part = max(1, min(first[0], MOST_COLUMNS // n_bytes))
+        return cls(first[0], channels, filters, size, padding, grid, part)
+
+    @property
+    def each(self) -> tuple[int, int]:
+        """Rows and columns of tiles of an image."""
+        rows, columns = self.grid
+        return -(-rows // 2), -(-columns // 2)
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return the elements of mapped tiles, of results, and of mapped kernels."""
+        tiles = 16 * self.part * math.prod(self.each)
+        return self.channels * tiles, self.filters * tiles, 16 * self.channels * self.filters
+
+
+class _TiledConvolution:
+    """Writes the steps of a convolution by tiles."""
+
+    def __init__(self, task: Task, tiles: _Tiles) -> None:
+        self.task, self.tiles = task, tiles
+
+    def images(self, x: Variable, weight: str) -> Iterator[Step]:
+        """Yield what computes images; `weight` is the text of an element of the kernels."""
+        tiles, name = self.tiles, self.task.writer.name
+        kernels, out = self.task.equation.variables[1], self.task.output
+        loads = [
+            f"const {self.task.kind} g{a}{b} = {weight.format(a=a, b=b, c=tiles.channels)};"
+            for a in range(3)
+            for b in range(3)
+        ]
+        size = tiles.filters * tiles.channels
+        body = [*loads, *self._mapped(OF_KERNEL, "g", "u"), *self._kept("u", 4, size)]
+        shape = 16, tiles.filters, tiles.channels
+        yield self.task.kernel(size, {"w": name(kernels), "out": self._room(2, *shape)}, body)
+        for start, n in self._parts():
+            count = n * math.prod(tiles.each)
+            yield self._tiles_of(x, start, n)
+            rows = self._room(1, 16, tiles.filters, count)
+            yield Product(self._room(2, *shape), self._room(0, 16, tiles.channels, count), rows)
+            yield self._result(out, start, n)
+
+    def weights(self, x: Variable, g: Variable) -> Iterator[Step]:
+        """Yield what computes the gradient of kernels, from images and gradients: the maps are transposed."""
+        tiles, out = self.tiles, self.task.output
+        size, shape = tiles.filters * tiles.channels, (16, tiles.filters, tiles.channels)
+        back = tuple(zip(*OF_KERNEL, strict=True))
+        for start, n in self._parts():
+            count = n * math.prod(tiles.each)
+            yield self._tiles_of(x, start, n)
+            yield self._gradients(g, start, n)
+            turned = self.task.writer.turned(self._room(0, 16, tiles.channels, count), (0, 2, 1))
+            yield Product(self._room(1, 16, tiles.filters, count), turned, self._room(2, *shape))
+            loads = self._loaded("u", "products", size)
+            added = "+=" if start else "="
+            stores = [f"out[9 * i + {3 * a + b}] {added} y{a}{b};" for a in range(3) for b in range(3)]
+            arrays = {"products": self._room(2, *shape), "out": self.task.writer.name(out)}
+            yield self.task.kernel(size, arrays, [*loads, *self._mapped(back, "u", "y"), *stores])
+
+    # -- maps ---------------------------------------------------------------------------------
+
+    def _tiles_of(self, x: Variable, start: int, n: int) -> Kernel:
+        """Return the kernel that maps the tiles of some samples."""
+        task, tiles = self.task, self.tiles
+        (rows, columns), (above, left) = tiles.size, tiles.before
+        sizes = tiles.channels, n, *tiles.each
+        body = [*task.of("i", sizes, "c s h w"), *self._corner(f" - {above}", f" - {left}")]
+        for a in range(4):
+            for b in range(4):
+                inside = f"y + {a} >= 0 && y + {a} < {rows} && x + {b} >= 0 && x + {b} < {columns}"
+                element = task.at(x, "image", "s", "c", f"y + {a}", f"x + {b}")
+                body.append(f"const {task.kind} d{a}{b} = {inside} ? {element} : 0;")
+        size = math.prod(sizes)
+        body += [*self._mapped(OF_TILE, "d", "v"), *self._kept("v", 4, size)]
+        arrays = {"image": self._samples(x, start, n), "out": self._room(0, 16, size)}
+        return task.kernel(size, arrays, body)
+
+    def _gradients(self, g: Variable, start: int, n: int) -> Kernel:
+        """Return the kernel that maps the gradients of results of some samples."""
+        task, tiles = self.task, self.tiles
+        rows, columns = tiles.grid
+        sizes = tiles.filters, n, *tiles.each
+        body = [*task.of("i", sizes, "f s h w"), *self._corner()]
+        for a in range(2):
+            for b in range(2):
+                element = task.at(g, "given", "s", "f", f"y + {a}", f"x + {b}")
+                inside = f"y + {a} < {rows} && x + {b} < {columns}"
+                body.append(f"const {task.kind} g{a}{b} = {inside} ? {element} : 0;")
+        size = math.prod(sizes)
+        body += [*self._mapped(tuple(zip(*OF_RESULT, strict=True)), "g", "v"), *self._kept("v", 4, size)]
+        arrays = {"given": self._samples(g, start, n), "out": self._room(1, 16, size)}
+        return task.kernel(size, arrays, body)
+
+    def _result(self, out: Variable, start: int, n: int) -> Kernel:
+        """Return the kernel that maps products to the results of some samples."""
+        task, tiles = self.task, self.tiles
+        (rows, columns), each = tiles.grid, math.prod(tiles.each)
+        sizes = n, tiles.filters, *tiles.each
+        body = [
+            *task.of("i", sizes, "s f h w"),
+            *self._corner(),
+            f"const {task.index} at = (f * {n} + s) * {each} + i % {each};",
+            *self._loaded("m", "products", tiles.filters * n * each, "at"),
+            *self._mapped(OF_RESULT, "m", "r"),
+            f"const {task.index} to = ((s * {tiles.filters} + f) * {rows} + y) * {columns} + x;",
+        ]
+        for a in range(2):
+            for b in range(2):
+                conditions = [f"y + {a} < {rows}"] * (a and rows % 2) + [f"x + {b} < {columns}"] * (
+                    b and columns % 2
+                )
+                inside = f"if ({' && '.join(conditions)}) " if conditions else ""
+                body.append(f"{inside}out[to + {a * columns + b}] = r{a}{b};")
+        arrays = {
+            "products": self._room(1, 16, tiles.filters * n * each),
+            "out": self._samples(out, start, n),
+        }
+        return task.kernel(math.prod(sizes), arrays, body)
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def _corner(self, above: str = "", left: str = "") -> list[str]:
+        """Return statements that name row and column of the first element of a tile."""
+        return [f"const {self.task.index} y = 2 * h{above};", f"const {self.task.index} x = 2 * w{left};"]
+
+    def _mapped(self, matrix: Sequence[Sequence[float]], of: str, to: str) -> Iterator[str]:
+        """Yield statements for ``matrix @ of @ matrix.T``, of numbers with names such as d03."""
+        n, kind = len(matrix[0]), self.task.kind
+        for a, line in enumerate(matrix):
+            for b in range(n):
+                yield f"const {kind} {to}_{a}{b} = {self._sum(line, [f'{of}{k}{b}' for k in range(n)])};"
+        for a in range(len(matrix)):
+            for b, line in enumerate(matrix):
+                yield f"const {kind} {to}{a}{b} = {self._sum(line, [f'{to}_{a}{k}' for k in range(n)])};"
+
+    def _sum(self, factors: Sequence[float], names: Sequence[str]) -> str:
+        """Return the sum of products of factors and numbers."""
+        dtype, text = self.task.output.dtype, ""
+        for factor, name in zip(factors, names, strict=True):
+            term = name if abs(factor) == 1 else f"{literal(abs(factor), dtype)} * {name}"
+            text += f" {'-' if factor < 0 else '+'} {term}" if factor else ""
+        return text.removeprefix(" + ")
+
+    def _kept(self, name: str, side: int, size: int) -> list[str]:
+        """Return statements that store mapped numbers, each in a matrix of its own."""
+        return [f"out[i + {(side * a + b) * size}] = {name}{a}{b};" for a in range(side) for b in range(side)]
+
+    def _loaded(self, name: str, array: str, size: int, at: str = "i") -> list[str]:
+        return [
+            f"const {self.task.kind} {name}{a}{b} = {array}[{at} + {(4 * a + b) * size}];"
+            for a in range(4)
+            for b in range(4)
+        ]
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        for start in range(0, self.tiles.n_samples, self.tiles.part):
+            yield start, min(self.tiles.part, self.tiles.n_samples - start)
+
+    def _room(self, which: int, *shape: int) -> Name:
+        w = self.task.writer
+        return w.shaped(w.part(w.scratch(self.task.equation, which), slice(math.prod(shape))), *shape)
+
+    def _samples(self, x: Variable, start: int, n: int) -> Name:
+        name = self.task.writer.name(x)
+        return name if n == x.shape[0] else self.task.writer.part(name, slice(start, start + n))

@@ -7,7 +7,9 @@ import pytest
 
 from sknet import grad, ops
 from sknet.compile import compile
+from sknet.core import Tensor, gradients
 from tests.compile.executors.device.test_executor import check, off, on
+from tests.compile.executors.device.test_reductions import drawn, replayed
 from tests.contracts.checks import FLOATS
 from tests.contracts.rows import ROWS
 from tests.trees import leaves
@@ -89,3 +91,57 @@ def test_the_largest_of_values_that_are_not_finite(value, fake_device):
     found = off(compile(both, on(fake_device, (x,)))(*on(fake_device, (x,))))
     for mine, theirs in zip(leaves(found), leaves(compile(both, (x,))(x)), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+# -- convolutions of 3 x 3 by tiles -----------------------------------------------------------
+
+TILED = {
+    "even": ((3, 16, 8, 6), (16, 16, 3, 3), 1),
+    "odd, without padding": ((2, 17, 7, 9), (16, 17, 3, 3), 0),
+    "padded by two and by one": ((2, 16, 5, 4), (18, 16, 3, 3), (2, 1)),
+    "one row": ((2, 16, 3, 8), (16, 16, 3, 3), 0),
+}
+
+
+@pytest.mark.parametrize("parts", ["whole", "parts"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("how", TILED)
+def test_tiles(how, dtype, parts, fake_device, limits):
+    """Convolution and both gradients, against the host; also of a few samples at a time."""
+    shape, weight, padding = TILED[how]
+    if parts == "parts":
+        limits("bytes of columns of a convolution", 1)
+    x, w = drawn(shape, dtype), drawn(weight, dtype, 1)
+
+    def function(x, w):
+        for each in (x, w):
+            each.requires_grad = True
+        found = ops.conv2d(x, w, padding=padding)
+        return [found, *gradients(ops.sum(ops.sin(found)), [x, w])]
+
+    found, compiled = replayed(function, x, w, device=fake_device)
+    assert len(re.findall(r"products\[", compiled.source)) == 2 * 16 + 16  # of three convolutions
+    for each, expected in zip(found, function(Tensor(x), Tensor(w)), strict=True):
+        scale = np.abs(expected.numpy()).max()
+        tolerance = 1e-5 if dtype == "float32" else 1e-13
+        np.testing.assert_allclose(each, expected.numpy(), rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize(
+    ("weight", "options"),
+    [
+        ((16, 8, 3, 3), {"groups": 2}),
+        ((16, 16, 3, 3), {"stride": 2}),
+        ((16, 16, 3, 3), {"dilation": 2}),
+        ((16, 16, 3, 2), {}),
+        ((8, 16, 3, 3), {}),  # few filters
+        ((30, 16, 3, 3), {}),  # many filters for so few channels
+        ((16, 16, 3, 3), {"padding": 3}),
+    ],
+)
+def test_others_are_products_of_columns(weight, options, fake_device):
+    x, w = drawn((2, 16, 8, 8), "float32"), drawn(weight, "float32", 1)
+    [found], compiled = replayed(lambda x, w: [ops.conv2d(x, w, **options)], x, w, device=fake_device)
+    assert "products[" not in compiled.source
+    expected = ops.conv2d(Tensor(x), Tensor(w), **options).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
