@@ -479,7 +479,7 @@ class Products:
             memory.data.ptr + start + (0 if n in (0, ALIGNMENT) else n)
             for start, n in zip(starts, aligned, strict=True)
         ]
-        return Places(*places, vectors // itemsize), memory
+        return Places(*places)._replace(vectors=vectors // itemsize), memory
 
     def trial(
         self, form: Form, parts: Sequence[str], aligned: Sequence[int], which: int
