@@ -64,6 +64,11 @@ class Limits:
         self._patch.setattr(_emitters, "small_limit", lambda: most)
         self.forget()
 
+    def products_one_after_the_other(self) -> None:
+        """Let devices compute no products beside others."""
+        self._patch.setattr("sknet.compile.cuda._executor.products_beside", lambda graph, groups: {})
+        self.forget()
+
     def forget(self) -> None:
         """Forget programs that were compiled under other limits."""
         forget_programs()

@@ -8,8 +8,6 @@ import pytest
 from sknet import ops
 from sknet.autograd import vmap
 from sknet.compile import compile
-from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _executor
 from sknet.core import Tensor, bind, gradients
 from sknet.device import Device
 from tests.compile.executors.device.test_executor import off, on
@@ -353,15 +351,14 @@ def deep(x, *weights):
     return [*found, ops.sum_squares(*found)]
 
 
-def test_products_of_weights_run_beside_the_next_ones(fake_device, monkeypatch):
+def test_products_of_weights_run_beside_the_next_ones(fake_device, limits):
     """They are done as late as they may be here; arrays are in use for two products more at most."""
     n, width, layers = 300, 40, 6
     args = drawn(n, width), *[drawn(width, width, seed=i) / 6 for i in range(layers)]
     results, compiled = {}, {}
     for name in ("beside", "one by one"):
         if name == "one by one":
-            forget_programs()
-            monkeypatch.setattr(_executor, "products_beside", lambda graph, groups: {})
+            limits.products_one_after_the_other()
         compiled[name] = compile(deep, on(fake_device, args))
         compiled[name].poison()
         results[name] = off(compiled[name](*on(fake_device, args)))
