@@ -5,16 +5,18 @@ and with what is generated from the scalar expression in C.
 """
 
 import itertools
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from sknet import ops
 from sknet.compile import compile
-from sknet.compile._graph import OWN
 from sknet.core import PRIMITIVES, Primitive, bind
-from sknet.device import backend, to_device
+from sknet.device import Device, active, backend, to_device
 from sknet.exceptions import DtypeError
+from tests.devices import fake
 
 DTYPES = ("float32", "float64", "int64", "int32", "uint8", "bool")
 PARAMS = {"astype": {"dtype": np.dtype("float64")}}
@@ -52,9 +54,24 @@ class Application(NamedTuple):
         return self.expected.dtype
 
 
+@cache
+def of_the_compiler():
+    """Return the elementwise records that only programs have, from some that have them."""
+    x, device = np.ones((256, 256), "float32"), Device(fake.FakeBackend.kind)
+    there = to_device(x, device)
+    with active(device, "tf32x3"):
+        plans = [compile(ops.matmul, (there, there)).plan]
+    plans.append(compile(lambda x: (2.0 * x, x), (x,), donate=(0,)).plan)
+    plans.append(compile(lambda x: ops.where(x > 0, x, 0.0), (x,)).plan)
+    found = {each.primitive.name: each.primitive for plan in plans for each in plan.equations}
+    own = {name: found[name] for name in found.keys() - PRIMITIVES.keys()}
+    assert own.keys() == {"axpy", "copy", "leading", "masked"}
+    return own
+
+
 def applications(dtype):
     """Apply every record that supports a dtype; the compiler's own only to floating-point numbers."""
-    records = PRIMITIVES | OWN if np.dtype(dtype).kind == "f" else PRIMITIVES
+    records = PRIMITIVES | of_the_compiler() if np.dtype(dtype).kind == "f" else PRIMITIVES
     elementwise = [p for p in records.values() if p.expression is not None]
     return [found for p in elementwise if (found := application(p, dtype)) is not None]
 
