@@ -81,7 +81,7 @@ class LevelVectors(nn.Module):
         return found
 
 
-LEAST = 0.5  # of `FromData`: rows of a single two-valued column would lead to outputs of hundreds, by dropout
+LEAST = 2.0  # of `FromData`: rows of rare two-valued columns would lead to outputs of hundreds, by dropout
 
 
 class TabularNet(nn.Module):
