@@ -208,7 +208,7 @@ def check_y(
     if not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
     if any_rank and rank_of(y) > 2:
-        y = check_array(y, dtype="numeric", allow_nd=True, input_name="y")
+        y = check_array(y, dtype="numeric" if numeric else None, allow_nd=True, input_name="y")
         check_consistent_length(y, range(n_samples))
         return with_missing(y, missing)
     stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows

@@ -156,6 +156,17 @@ def test_channels_first_and_last_are_the_same_fit():
     np.testing.assert_allclose(first.predict_proba(IMAGES), last.predict_proba(IMAGES), rtol=1e-4)
 
 
+@pytest.mark.parametrize("as_given", [np.asarray, lambda y: y.astype(object), np.ndarray.tolist])
+def test_masks_of_texts(as_given):
+    texts = np.array(["road", "sky", "tree"])[MASKS - 4]
+    net = NetClassifier(Segments, **FEW).fit(IMAGES, as_given(texts))
+    of_numbers = NetClassifier(Segments, **FEW).fit(IMAGES, MASKS)
+    assert net.classes_.tolist() == ["road", "sky", "tree"]
+    np.testing.assert_array_equal(net.predict_proba(IMAGES), of_numbers.predict_proba(IMAGES))
+    assert net.score(IMAGES, as_given(texts)) == of_numbers.score(IMAGES, MASKS)
+    np.testing.assert_array_equal(net.freeze().predict(IMAGES), net.classes_[of_numbers.predict(IMAGES) - 4])
+
+
 def test_weights_of_classes_count_pixels():
     twice = NetClassifier(Segments, class_weight={4: 2.0, 5: 2.0, 6: 2.0}, **FEW).fit(IMAGES, MASKS)
     once = NetClassifier(Segments, **FEW).fit(IMAGES, MASKS)
