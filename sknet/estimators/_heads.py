@@ -78,6 +78,8 @@ def _learns(regressor: Any, method: str, what: str, advice: str, *, where: bool 
 def check_deviations(loss: Any) -> None:
     """Raise a ValueError unless a loss learns standard deviations."""
     if not hasattr(loss, "predict_std"):
+        while hasattr(loss, "loss"):  # of standardized targets, or with an offset
+            loss = loss.loss
         raise ValueError(
             f"return_std=True needs a loss that learns standard deviations, got {shown(loss)}: use "
             "loss='gaussian_nll', or an ensemble, n_members=5"

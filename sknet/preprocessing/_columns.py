@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sknet._constraints import shown
-from sknet._frames import is_frame, refuse_collection, refuse_unreadable
+from sknet._frames import is_frame, refuse_collection, refuse_unreadable, sequences_in
 from sknet._late import cached_property, issparse, scipy_sparse
 
 NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "dropped"
@@ -227,11 +227,14 @@ def _kind_of_objects(values: list[Any]) -> str:
     return CATEGORY
 
 
+FOR_NETWORKS = ". Sequences are read by networks for them, such as NetClassifier('gru')"
+
+
 def not_a_level(label: str, value: Any, row: int) -> TypeError:
     """Return the error for a value that cannot be hashed."""
     return TypeError(
         f"{label}: argument must be a string or a number, or anything hashable, "
-        f"got {shown(value)} in row {row}"
+        f"got {shown(value)} in row {row}{FOR_NETWORKS if hasattr(value, '__len__') else ''}"
     )
 
 
@@ -318,7 +321,7 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         raise ValueError(
             f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your data "
             "either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
-            "it contains a single sample."
+            f"it contains a single sample{'' if sequences_in(X) is None else FOR_NETWORKS}."
         )
     for count, what in zip(X.shape, ("sample", "feature"), strict=True):
         if count == 0:

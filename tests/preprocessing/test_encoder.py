@@ -133,7 +133,12 @@ def test_names_need_names():
     ("X", "error", "message"),
     [
         (pd.DataFrame({"a": [1 + 2j, 3]}), ValueError, "Complex data not supported: column 'a'"),
-        (pd.DataFrame({"a": [[1], [2]]}), TypeError, r"column 'a': argument must be .* got \[1\] in row 0"),
+        (
+            pd.DataFrame({"a": [[1], [2]]}),
+            TypeError,
+            r"column 'a': argument must be .* got \[1\] in row 0\. Sequences are read by networks for them",
+        ),
+        ([[1, 2], [3]], ValueError, "Expected 2D array, .*Sequences are read by networks for them"),
         (sp.csr_array(np.eye(3) * 1j), ValueError, "Complex data not supported"),
         (
             pd.DataFrame([[1, 2], [3, 5]], columns=["a", "a"]),
