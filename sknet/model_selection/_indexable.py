@@ -43,6 +43,10 @@ class IndexableDict(dict[str, Any]):
         rows = key[0] if isinstance(key, tuple) else key  # scikit-learn adds an Ellipsis
         return IndexableDict({name: _safe_indexing(x, rows) for name, x in self.items()})
 
+    def copy(self) -> "IndexableDict":
+        """Return the same inputs in another dict with rows."""
+        return IndexableDict(self.items())
+
     def __reduce__(self) -> Any:
         return IndexableDict, (dict(self.items()),)
 

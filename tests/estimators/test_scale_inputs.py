@@ -232,6 +232,22 @@ def test_waves_are_standardized_by_channel_where_the_network_begins_with_a_convo
     np.testing.assert_allclose(clf.input_scale_.ravel(), waves.std(axis=(0, 2)), rtol=1e-12)
 
 
+class TurnedWaves(nn.Module):
+    def __init__(self, n_outputs):
+        self.conv, self.head = nn.Conv1d(2, 3, 3), nn.Linear(3, n_outputs)
+
+    def forward(self, x):
+        return self.head(ops.max(self.conv(ops.moveaxis(x, 1, 2)), axis=2))
+
+
+def test_waves_with_channels_last_are_standardized_by_channel():
+    waves = np.random.default_rng(0).normal(size=(40, 7, 2)) * [1.0, 1e5]
+    with quiet():
+        clf = sknet.NetClassifier(TurnedWaves, max_iter=2).fit(waves, waves[:, 0, 1] > 0)
+    np.testing.assert_allclose(clf.input_scale_.ravel(), waves.std(axis=(0, 1)), rtol=1e-12)
+    assert clf.predict_proba(np.concatenate([waves, waves], axis=1)).shape == (40, 2)
+
+
 class Steps(nn.Module):
     def __init__(self, n_outputs):
         self.body, self.head = nn.GRU(2, 4), nn.Linear(4, n_outputs)

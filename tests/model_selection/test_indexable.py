@@ -117,6 +117,8 @@ def test_rows():
         assert part["list"] == picked.tolist()
     assert indexable(rows) is rows
     assert indexable(TABLE) is TABLE
+    assert rows.copy() is not rows
+    assert len(rows.copy()) == N
     again = pickle.loads(pickle.dumps(indexable(X)))
     np.testing.assert_array_equal(again[:4]["left"], TABLE[:4, :2])
 
