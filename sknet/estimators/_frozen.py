@@ -217,6 +217,7 @@ class Frozen:
         first = self._dtype if self._scaling is None else np.dtype(np.float64)
         if not isinstance(self._inputs, int):
             kinds: list[type] = [np.float32, np.float64]
+            X = _in_order(X, self._names if isinstance(self._inputs, Inputs) else None)
             X = self._inputs.read(None, X, kinds if self._scaling is None else kinds[::-1], self._allows_nan)
             if isinstance(self._module, GraphModule) and isinstance(self._inputs, Inputs):
                 X = as_captured(self._module, X)
@@ -380,6 +381,13 @@ class Frozen:
         found = without_offset(self._loss)
         loss = type(getattr(found, "loss", found)).__name__  # the one inside of a wrapping loss
         return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
+
+
+def _in_order(X: Any, names: "tuple[str, ...] | None") -> Any:
+    """Return a frame of several inputs with the columns of the fit in order, if they had names."""
+    if isinstance(X, Sequences):
+        return Sequences(_in_order(X.X, names), X.lengths)
+    return X if names is None or not is_frame(X) else read_frame(X, names, len(names)).ordered()
 
 
 def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) -> Frozen:

@@ -24,7 +24,7 @@ from sknet._params import arguments_of
 from sknet.device import MetaArray, active, device_of, is_array, namespace, to_host
 from sknet.engine._batches import ComputedRows
 from sknet.engine._checks import check_given
-from sknet.engine._inputs import arguments, computed_dtype, each_input, first_input
+from sknet.engine._inputs import arguments, each_input, first_input
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.graphs import GraphModule
 from sknet.nn._lazy import copy_for_shapes, materialize_for, shadows, shape_pass
@@ -180,9 +180,10 @@ def with_lengths(X: Any, lengths: Any) -> Any:
 
 def with_own_lengths(X: Any, forward: Forward | None) -> Any:
     """Return the rows of a list with their lengths, even equal ones, for a network that reads them."""
-    if not isinstance(X, (list, tuple)) or "lengths" not in (forward or {}) or None in map(length_of, X):
+    if not isinstance(X, (list, tuple)) or "lengths" not in (forward or {}):
         return X
-    return Sequences(*nn.pad_sequences(X))
+    counts = set(map(length_of, X))
+    return X if None in counts or not any(counts) else Sequences(*nn.pad_sequences(X))
 
 
 def joined_lengths(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,6 +289,8 @@ def read_inputs(
         return _array(X, "X", dtypes, allowed)
     _check_names(X, forward)
     found = {name: _array(x, name, dtypes, allowed) for name, x in X.items()}
+    if "lengths" in found and found["lengths"].dtype.kind in "iu" and lengths is None:
+        _check_steps(found, found["lengths"])
     counts = {name: int(x.shape[0]) for name, x in found.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(
@@ -382,14 +385,14 @@ def missing_in(X: Any) -> str | None:
 LOOKS_FOR_NAN = frozenset({"isnan", "isfinite"})
 
 
-def looks_for_missing(network: nn.Module, X: Any, dtype: Any) -> bool:
-    """Tell whether a network asks where its inputs are NaN."""
+def looks_for_missing(network: nn.Module, X: Any, dtype: Any, dtypes: Any) -> bool:
+    """Tell whether a network asks where its inputs are NaN, given the dtypes in which it reads them."""
     found: list[str] = []
 
     def seen(primitive: Any, operands: list[Any], result: Any) -> None:
         found.append(primitive.name)
 
-    example = each_input(lambda x: MetaArray((ROWS, *x.shape[1:]), computed_dtype(x, dtype)), X)
+    example = each_input(lambda x, kind: MetaArray((ROWS, *x.shape[1:]), kind), X, dtypes)
     try:
         shape_pass(copy_for_shapes(network), shadows(arguments(example), dtype, seen), seen=seen)
     except DeviceError:  # its code depends on values
@@ -418,11 +421,24 @@ def with_checked_lengths(
             f"{lengths.dtype} of shape {lengths.shape}"
         )
     found = dict(X) if _is_named(X) else {next(iter(forward)): X}
-    first = next(iter(found.values()))
-    longest = np.shape(first)[1] if len(np.shape(first)) > 1 else 0
-    if has_steps and lengths.size and lengths.max() > longest:
-        raise ValueError(f"lengths must be at most {longest}, as X has so many steps, got {lengths.max()}")
+    if has_steps:
+        _check_steps(found, lengths)
     return {**found, "lengths": lengths.astype(np.int64)}
+
+
+def _steps_of(X: Mapping[str, Any]) -> int:
+    """Return the steps of the longest input by name, 0 if none has some."""
+    return max((np.shape(x)[1] for name, x in X.items() if name != "lengths" and np.ndim(x) > 1), default=0)
+
+
+def _check_steps(X: Mapping[str, Any], lengths: Any) -> None:
+    """Raise a ValueError for lengths below 0 or beyond all inputs."""
+    longest = _steps_of(X)
+    if lengths.size and not 0 <= lengths.min() <= lengths.max() <= longest:
+        wrong = lengths.min() if lengths.min() < 0 else lengths.max()
+        raise ValueError(
+            f"lengths must be at most {longest}, as X has so many steps, and not negative; got {wrong}"
+        )
 
 
 def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
@@ -519,7 +535,7 @@ class Inputs:
         if isinstance(X, dict) != isinstance(shapes, dict) or (
             isinstance(X, dict) and X.keys() != shapes.keys()
         ):
-            if isinstance(X, dict) and X.keys() - {"lengths"} == {next(iter(self.forward or {}), None)}:
+            if isinstance(X, dict) and list(X) == [next(iter(self.forward or {}), None), "lengths"]:
                 raise ValueError(
                     "the fit had rows of one length, without lengths=, and these have lengths of their own: "
                     "fit with lengths=, X.shape[1] for each row, or with a list of sequences as X"
@@ -556,9 +572,11 @@ class Inputs:
         if X.keys() != self.shapes.keys():
             return False
         n_rows = {len(x) if type(x) is np.ndarray and x.ndim else 0 for x in X.values()}
+        lengths = X.get("lengths")
         return (
             len(n_rows) == 1
             and 0 not in n_rows
+            and (lengths is None or 0 <= lengths.min() <= lengths.max() <= _steps_of(X))
             and all(
                 x.ndim == len(self.shapes[name]) + 1
                 and (x.dtype.kind in "iu" if self.integers[name] else x.dtype.type in dtypes)

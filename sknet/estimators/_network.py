@@ -161,7 +161,7 @@ def _new_network(data: Data, dtype: Any) -> tuple[nn.Module, DataSet, Loss]:
     estimator.__dict__.pop("_allows_nan", None)
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, X, dtype, architecture.forward)
-        estimator._allows_nan = _takes_missing(estimator, network, X, dtype)
+        estimator._allows_nan = _takes_missing(estimator, network, X, dtype, inputs.dtypes(X, dtype))
         if _has_an_output_for_each_class(estimator._targets, rows.labels, shape):
             ignored = getattr(recipe.loss, "ignore_index", None)
             estimator._targets = PositionTargets(filled(rows.labels), request.classes, ignored)
@@ -212,12 +212,14 @@ def _reads_columns(
     return bool(values.shape == (len(some),))
 
 
-def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any) -> bool:
+def _takes_missing(estimator: Any, network: nn.Module, X: Any, dtype: Any, dtypes: Any) -> bool:
     """Tell whether a network reads NaN; raise a ValueError if there are some and it does not."""
     said = getattr(network, "allow_nan", None)
     if said or estimator.__sklearn_tags__().input_tags.allow_nan:
         return True
-    if said is None and looks_for_missing(network, X, dtype):  # whether or not some are missing in these rows
+    if said is None and looks_for_missing(
+        network, X, dtype, dtypes
+    ):  # whether or not some are missing in these rows
         return True
     missing = missing_in(X)
     if missing is None:

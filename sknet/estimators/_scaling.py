@@ -267,10 +267,9 @@ class InputScaling:
 def feature_axis(shape: tuple[int, ...], first: nn.Module | None) -> int | None:
     """Return the axis of the features that a first layer reads: channels of images, or the last axis."""
     ndim = len(shape)
-    is_of_images = isinstance(first, nn.Conv2d)
-    if ndim == 1 or (is_of_images and ndim < 4):  # the network adds an axis of channels
+    if ndim == 1 or (isinstance(first, nn.Conv2d) and ndim < 4):  # the network adds an axis of channels
         return None
-    if is_of_images or (isinstance(first, nn.Conv1d) and ndim == 3):
+    if isinstance(first, nn.Conv2d) or (isinstance(first, nn.Conv1d) and ndim == 3):
         return ndim - 1 if shape[1] != first.in_channels == shape[-1] else 1
     return 1 if ndim != 3 else 2
 

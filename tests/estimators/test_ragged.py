@@ -38,6 +38,7 @@ IDS = [RNG.integers(0, 9, n).tolist() for n in COUNTS]
 SIGNALS = [RNG.normal(size=(n, 3)) for n in COUNTS]
 LABELS = np.array([row[-1] > 4 for row in IDS])
 NUMBERS = np.array([float(row[0]) for row in IDS])
+AGES = RNG.normal(size=len(IDS))
 
 
 class Words(nn.Module):
@@ -66,6 +67,14 @@ class WordsAndAge(Words):
     def forward(self, words, age, lengths=None):
         last = self.layer(self.vectors(words), lengths=lengths)[1][-1]
         return self.head(last * ops.reshape(age, (-1, 1)))
+
+
+class WordsAndAges(Words):
+    """The same, with two numbers that differ in what they do."""
+
+    def forward(self, words, age, lengths=None):
+        last = self.layer(self.vectors(words), lengths=lengths)[1][-1]
+        return self.head(last * age[:, :1] + age[:, 1:])
 
 
 class Flat(nn.Module):
@@ -257,6 +266,31 @@ def test_lengths_of_rows_that_have_some():
             net.predict(IDS, lengths=wrong)
 
 
+@pytest.mark.parametrize("change", [lambda n: n + 5, lambda n: -n])
+def test_lengths_by_name_are_within_the_steps(change, tmp_path):
+    padded, lengths = pad_sequences(IDS)
+    wrong = {"x": padded, "lengths": change(lengths)}
+    net = NetClassifier(Words, **FEW)
+    fitted = clone(net).fit(IDS, LABELS)
+    calls = [lambda: net.fit(wrong, LABELS), lambda: fitted.partial_fit(wrong, LABELS)]
+    calls += [lambda each=each: each.predict(wrong) for each in (fitted, fitted.freeze())]
+    for call in calls:
+        with pytest.raises(
+            ValueError, match="lengths must be at most 6, as X has so many steps, and not negative"
+        ):
+            call()
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_frozen_networks_find_columns_of_several_inputs_by_name(kind):
+    frame = kind({"age__a": AGES, "words": IDS, "age__b": AGES**2})
+    net = NetClassifier(WordsAndAges, **FEW).fit(frame, LABELS)
+    turned = frame[["age__b", "age__a", "words"]]
+    assert np.array_equal(net.freeze().predict_proba(turned), net.predict_proba(frame))
+    with pytest.raises(ValueError, match="X has no column 'age__b'"):
+        net.freeze().predict(frame[["words", "age__a"]])
+
+
 def test_searches():
     net = NetClassifier(Words, **FEW)
     assert cross_val_score(net, IDS, LABELS, cv=3).shape == (3,)
@@ -281,9 +315,6 @@ def test_a_reconstruction_ignores_padding():
     second = NetTransformer(Coder(), **FEW).fit(padded, lengths=lengths)
     assert np.array_equal(first.transform(SIGNALS), second.transform(padded, lengths=lengths))
     assert first.score(SIGNALS) == second.score(padded, lengths=lengths)
-
-
-AGES = RNG.normal(size=len(IDS))
 
 
 def test_a_sequence_beside_other_inputs():
