@@ -138,7 +138,7 @@ def test_a_step_of_a_network_of_images():
             steps._issue(None, 0, 16, n_steps, None)
     assert not steps.refusals
     assert counts[4].allocations == counts[1].allocations
-    assert (counts[4].launches - counts[1].launches) / 3 == 29
+    assert (counts[4].launches - counts[1].launches) / 3 == 28
 
 
 # -- predictions ------------------------------------------------------------------------------
