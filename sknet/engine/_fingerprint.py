@@ -73,7 +73,7 @@ class Fingerprint:
         mark = latest.settings
         if mark is not self._mark:
             for module, before in self._modules:
-                now = list(_of_module(module))
+                now = _of_module(module)
                 if len(now) != len(before) or not all(map(is_, now, before)):
                     return False
             self._mark = mark
@@ -134,7 +134,7 @@ class Fingerprint:
         self._watch_items((value.__self__, value.__func__), seen)
 
     def _watch_module(self, module: Module, seen: dict[int, Any]) -> None:
-        found = list(_of_module(module))
+        found = _of_module(module)
         self._modules.append((module, found))
         # The values of a module outside the network, such as a teacher, are constants of the program.
         values = () if id(module) in self._inside else module._buffers.values()
@@ -159,18 +159,16 @@ def _reading(read: Callable[[Any], Iterable[Any]]) -> Callable[[Fingerprint, Any
     return lambda fingerprint, value, seen: fingerprint._watch_all(partial(read, value), seen)
 
 
-def _of_module(module: Module) -> Iterator[Any]:
-    """Yield what a forward pass can read of a module, except values of parameters and buffers."""
-    yield type(module)
+def _of_module(module: Module) -> list[Any]:
+    """Return what a forward pass can read of a module, except values of parameters and buffers."""
+    found: list[Any] = [type(module)]
     for name, value in vars(module).items():
         if name in ("_parameters", "_children"):
-            for key, registered in value.items():
-                yield key
-                yield registered
+            for pair in value.items():
+                found += pair
         elif name not in NOT_READ:
-            yield name
-            yield value
-    yield from module._buffers
+            found += (name, value)
+    return [*found, *module._buffers]
 
 
 def _of_optimizer(optimizer: Optimizer) -> Iterable[Any]:

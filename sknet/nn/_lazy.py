@@ -296,6 +296,8 @@ class Lazy(Module):
         before = vars(self)["_destination"]
         vars(self)["_destination"] = (dtype or before[0], device or before[1])
 
+    _awaits_shapes = True
+
     def _check_shapes(self) -> NoReturn:
         raise StateError(
             f"{self!r} has no parameters before its {self._infer} is known: call the module on an input, or "

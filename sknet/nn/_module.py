@@ -255,11 +255,11 @@ class Registry:
 
         A module that is registered several times comes once, under its first path.
         """
-        return _walk(self, prefix)
+        return iter(_walk(self, prefix))
 
     def modules(self) -> Iterator["Module"]:
         """Yield this module and all below, each once, parents before children."""
-        return (module for _, module in self.named_modules())
+        return iter([module for _, module in _walk(self, "")])
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """Yield name and module for the modules registered here."""
@@ -312,6 +312,8 @@ class Registry:
         """
         return bound_buffer(*self._owner_of(path, "_buffers", "buffer"))
 
+    _awaits_shapes = False
+
     def _check_shapes(self) -> None:
         """Raise a StateError if this is a lazy module, whose parameters are not made yet."""
 
@@ -329,13 +331,14 @@ class Registry:
 
     def own_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Yield what `named_parameters` does outside `functional_call`; `prefix` begins every path."""
-        seen: set[int] = set()
-        for path, module in self.named_modules(prefix):
-            module._check_shapes()
+        found: dict[int, tuple[str, Parameter]] = {}
+        for path, module in _walk(self, prefix):
+            if module._awaits_shapes:
+                module._check_shapes()
             for name, parameter in module._parameters.items():
-                if id(parameter) not in seen:
-                    seen.add(id(parameter))
-                    yield join(path, name), parameter
+                if id(parameter) not in found:
+                    found[id(parameter)] = f"{path}.{name}" if path else name, parameter
+        return iter(found.values())
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Yield path and parameter: a module's own, then its children's; `prefix` begins every path.
@@ -1141,14 +1144,16 @@ def nearest(path: str, known: Iterable[str]) -> str:
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-def _walk(module: Registry, path: str) -> Iterator[tuple[str, Any]]:
-    left, seen = [(path, module)], set[int]()  # a generator for each level takes twice as long
+def _walk(module: Registry, path: str) -> list[tuple[str, Any]]:
+    """Return a module and all below with their paths, each once, parents first."""
+    left, found = [(path, module)], dict[int, tuple[str, Any]]()  # a generator takes twice as long
     while left:
         path, module = left.pop()
-        if id(module) not in seen:
-            seen.add(id(module))
-            yield path, module
-            left += [(join(path, name), child) for name, child in reversed(module._children.items())]
+        if id(module) not in found:
+            found[id(module)] = path, module
+            for name, child in reversed(module._children.items()):
+                left.append((f"{path}.{name}" if path else name, child))
+    return list(found.values())
 
 
 def _holds_state(values: Any) -> bool:

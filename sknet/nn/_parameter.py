@@ -169,7 +169,8 @@ class Parameter(Tensor):
                 "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
                 "Parameter(shape=(2, 3), draw=function)"
             )
-        self._undrawn = self._home = self._as_drawn = None
+        for name in ("_undrawn", "_home", "_as_drawn"):
+            object.__setattr__(self, name, None)
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sknet import ops
-from sknet._constraints import shown
+from sknet._constraints import PLAIN, shown
 from sknet._late import Names
 from sknet._params import ParameterObject, resolve
 from sknet._tree import leaves, map_leaves, paths, rebuild
@@ -110,7 +110,7 @@ class BaseOptimizer(ParameterObject, ABC):
         >>> ClipNorm(Adam(beta1=0.8)).with_lr(0.01)
         ClipNorm(optimizer=Adam(beta1=0.8, lr=0.01))
         """
-        changed = deepcopy(self)
+        changed = copy(self) if PLAIN.issuperset(map(type, vars(self).values())) else deepcopy(self)
         names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
         names = [name for name in names if "lr__" not in name]  # those within a schedule
         if not names:
