@@ -295,7 +295,7 @@ class _Limits:
     def _apply(self) -> None:
         limits = [each.blas for each in self._limits.values() if each.blas is not None]
         for library, before in self._before:
-            _set(library, min([before, *limits]))
+            _sets(library)(min([before, *limits]))
 
     def begin_anew(self) -> None:
         """Forget the limits of a forked process, whose other threads are gone."""
@@ -347,9 +347,9 @@ def _reads(library: Any) -> Callable[[], int | None]:
     return found
 
 
-def _set(library: Any, count: int) -> None:
-    if _reads(library)() != count:
-        (_own(library, "set") or library.set_num_threads)(count)
+def _sets(library: Any) -> Callable[[int], object]:
+    found: Callable[[int], object] = _own(library, "set") or library.set_num_threads
+    return found
 
 
 _limits = _Limits()
@@ -367,7 +367,9 @@ class BlasThreads:
         if limit is None:
             return
         _limits.begin(self, Threads(limit, leaves_cores))
-        self._others = _numbers(of_blas()[1], limit)
+        if not (others := of_blas()[1]):
+            return
+        self._others = _numbers(others, limit)
         for library, _ in self._others:
             library.set_num_threads(limit)
 

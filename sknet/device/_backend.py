@@ -682,8 +682,13 @@ R = TypeVar("R")
 Owner = TypeVar("Owner", bound=Any)
 
 
+ALWAYS = nullcontext()  # the host, which is always current
+
+
 def active(device: Device, precision: str | None = None) -> AbstractContextManager[Any]:
     """Make a device current, so that it is the GPU that computes."""
+    if device.kind == "cpu":
+        return ALWAYS
     owner = backend(device.kind)
     return owner.activate(device) if len(owner.memory_errors) == 1 else _computing(owner, device, precision)
 

@@ -27,6 +27,9 @@ NO_LEASE = (
 )
 
 
+NONE_NEEDED = nullcontext()
+
+
 def leased(device: Device, poll: Callable[[], None]) -> AbstractContextManager[None]:
     """Return a context in which this process has a device to itself, as far as its siblings are concerned.
 
@@ -35,8 +38,10 @@ def leased(device: Device, poll: Callable[[], None]) -> AbstractContextManager[N
     share its lease. A process that has the lease of another device does not wait for this one: two that do
     might wait for each other.
     """
-    lease = None if device.kind == "cpu" else _lease_of(device)
-    return nullcontext() if lease is None else _held(lease, poll)
+    if device.kind == "cpu":
+        return NONE_NEEDED
+    lease = _lease_of(device)
+    return NONE_NEEDED if lease is None else _held(lease, poll)
 
 
 @contextmanager

@@ -127,7 +127,9 @@ class Accuracy(Score):
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         if not isinstance(output, np.ndarray) and self._is_counted(output, target, weight):
             return
-        output, target, weight = _as_rows(to_host(output), to_host(target), weight)
+        has_class = target.ndim == 1 and output.ndim == 2 and len(target) == len(output)
+        if not (has_class and output.shape[1] > 1 and weight is None and type(target) is np.ndarray):
+            output, target, weight = _as_rows(to_host(output), to_host(target), weight)
         self._finite = self._finite and all_finite(output)
         if self._ignore_index is not None:
             counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
