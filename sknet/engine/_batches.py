@@ -415,6 +415,18 @@ class Batches:
         else:
             gather(x, places, slot)
 
+    def own_rows(self, most_bytes: int) -> bool:
+        """Copy the rows, if they are all of a small array and of the same weight; tell whether they are."""
+        X, y, dtype = self.X, self.y, self.input_dtype
+        if self.device.kind != "cpu" or not (_can_be_read(X, dtype) and _can_be_read(y, y.dtype)):
+            return False
+        if X.nbytes + y.nbytes > most_bytes:
+            return False
+        if any(each is not None for each in (self.weight, self._chosen, self.shares, self.buckets)):
+            return False
+        self.X, self.y = X.copy(), y.copy()
+        return True
+
     def refill(self, X: Any, y: Any, weight: Any) -> None:
         """Replace all rows by as many others, `X`, `y` and `weight`, in the same memory."""
         self.X = each_input(self._refilled, self.X, X)
@@ -424,7 +436,7 @@ class Batches:
             self._host_weight = to_host(self.weight)
 
     def _refilled(self, room: Any, x: Any) -> Any:
-        if ops.is_sparse(x):
+        if x is room or ops.is_sparse(x):
             return x
         room[...] = to_device(x, self.device)
         return room
@@ -487,6 +499,10 @@ class Orders:
         self.now: Any = np.arange(n_samples) if shuffle else None
         self._ahead: _Ahead | None = None
 
+    def begin_again(self) -> None:
+        """Begin another fit, whose orders are drawn from that of the data."""
+        self.now = None if self.now is None else np.arange(len(self.now))
+
     def begin(self) -> None:
         self._left -= 1
         if self.now is not None:
@@ -534,10 +550,13 @@ def join_leftover(model: ModelLike, batches: Batches) -> None:
         batches.join_leftover()
 
 
+AS_IN_EVERY_FIT = nullcontext()
+
+
 def statistics_of_one(model: ModelLike, batches: Batches, is_part: bool) -> AbstractContextManager[None]:
     """Let a part of a stream that has a single row be normalized by running statistics, with a warning."""
     is_needed = is_part and batches.n_samples == 1 and _needs_two_rows(model, batches)
-    return _running_statistics(model) if is_needed else nullcontext()
+    return _running_statistics(model) if is_needed else AS_IN_EVERY_FIT
 
 
 @contextmanager

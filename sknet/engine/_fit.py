@@ -321,13 +321,9 @@ class Hooks:
         }
         self.stopped_by: Callback | None = None
         self._stopped_in = ""
+        self.looks_at_blocks = bool(self._of["on_block_end"])
         sizes = [c.steps_per_block for c in self.callbacks if c.steps_per_block is not None]
         self.steps_per_block = min(sizes, default=sys.maxsize)
-
-    @property
-    def looks_at_blocks(self) -> bool:
-        """True if a callback has `on_block_end`."""
-        return bool(self._of["on_block_end"])
 
     @property
     def epochs_ahead(self) -> int:
@@ -349,21 +345,27 @@ class Hooks:
 
     def begin(self) -> bool:
         """Call `on_fit_begin`; return whether the fit ends there."""
-        for callback in self.callbacks:
+        for callback in self.callbacks[len(self._begun) :]:
             self._begun.append(callback)
             self._in_turn([callback], "on_fit_begin")
         return self.stopped_by is not None
 
+    def begin_again(self) -> None:
+        """Go on with callbacks for which the parts of a stream are the epochs of one fit."""
+        self.stopped_by = self._fit.stopped_by = None
+
     def call(self, name: str) -> bool:
         """Call a hook of all callbacks; return whether the fit ends there."""
-        self._in_turn(self._of[name], name)
+        callbacks = self._of[name]
+        if callbacks:
+            self._in_turn(callbacks, name)
         return self.stopped_by is not None
 
     def _in_turn(self, callbacks: Sequence[Callback], name: str) -> None:
         if self._errors is None:
             for callback in callbacks:
                 self._call(callback, name)
-        elif callbacks:
+        else:
             with np.errstate(**self._errors):
                 for callback in callbacks:
                     self._call(callback, name)

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet._config import native_setting
+from sknet._config import native_core, native_setting
 from sknet._frames import are_indices
 from sknet._late import cached_property
 from sknet._parallel import BlasThreads, Threads
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
-from sknet.callbacks import Callback
+from sknet.callbacks import Callback, EarlyStopping
 from sknet.callbacks._checkpoint import SavedFit
+from sknet.compile import native
 from sknet.core import Tensor
 from sknet.device import Device, active, leased, namespace, to_device, to_host
 from sknet.engine._batches import Batches, Orders, buckets_of, join_leftover, statistics_of_one
@@ -35,6 +36,7 @@ from sknet.engine._runners import NO_LOSSES, Block, Outputs, Steps
 from sknet.engine._scheduler import InterruptGuard, current_fiber, current_group, raise_if_cancelled
 from sknet.engine._scores import Score, may_wait
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, LoadError, NonFiniteError, StateError
+from sknet.optim.schedules import Progress
 
 Targets = Callable[[slice], tuple[Any, Any, Any]]
 
@@ -95,7 +97,8 @@ class Sums:
 
     def flush(self) -> None:
         """Score the buffered outputs at once: a few calls for many batches."""
-        self._score(True)
+        if self._outputs.n_rows:
+            self._score(True)
 
     def _score(self, also_last: bool) -> None:
         for part in self._outputs.parts(also_last):
@@ -369,6 +372,11 @@ class Loop:
         self.guard = InterruptGuard()
         self.n_iter = 0
 
+    def begin_again(self, new_score: Callable[[], Score]) -> None:
+        """Begin the fit of another part."""
+        self.n_iter = self._fit.step = 0
+        self._new_score = new_score
+
     def run(self, hooks: Hooks) -> None:
         """Train until the limit of epochs or a callback ends it."""
         fit = self._fit
@@ -468,10 +476,10 @@ class Loop:
     def _run_epoch(self, hooks: Hooks, number: int) -> None:
         """Train on the batches from this index on, until the epoch or a callback ends."""
         fit, epochs, most = self._fit, self._epochs, hooks.steps_per_block
-        while hooks.stopped_by is None and self._left and epochs.has(number):
+        while hooks.stopped_by is None and (left := self._left) and epochs.has(number):
             self.guard.poll()
             try:
-                done, losses = epochs.train(number, min(most, self._left))
+                done, losses = epochs.train(number, min(most, left))
             except NonFiniteError as error:
                 place = epochs.place(number)
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
@@ -544,26 +552,31 @@ def run_loop(
     loop: Loop, fit: Fit, callbacks: Sequence[Callback], begin: Callable[[Hooks], None] | None = None
 ) -> Outcome:
     """Run the epochs of a fit until something ends it."""
-    interrupted = False
     with Hooks(callbacks, fit) as hooks:
         if begin is not None:
             begin(hooks)
-        try:
-            loop.run(hooks)
-        except KeyboardInterrupt as error:
-            if loop.guard.is_urgent or current_group() is not None:  # not to begin the next fit of a group
-                raise
-            fit.exception, interrupted = error, True
-            warn_caller(
-                f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
-                FitInterruptedWarning,
-            )
-        except KeptError as kept:
-            fit.exception, interrupted = kept.error, True
-            warn_caller(
-                f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
-                CallbackWarning,
-            )
+        return _outcome(loop, fit, hooks)
+
+
+def _outcome(loop: Loop, fit: Fit, hooks: Hooks) -> Outcome:
+    """Run the epochs that are left, and say why they end."""
+    interrupted = False
+    try:
+        loop.run(hooks)
+    except KeyboardInterrupt as error:
+        if loop.guard.is_urgent or current_group() is not None:  # not to begin the next fit of a group
+            raise
+        fit.exception, interrupted = error, True
+        warn_caller(
+            f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
+            FitInterruptedWarning,
+        )
+    except KeptError as kept:
+        fit.exception, interrupted = kept.error, True
+        warn_caller(
+            f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
+            CallbackWarning,
+        )
     return Outcome(loop.n_iter, hooks.stopped_by, interrupted)
 
 
@@ -626,7 +639,11 @@ class RowEpochs(Epochs):
         arranged = None if batches.buckets is None else batches.arranged
         self._orders = Orders(fit.model, n_samples, settings.shuffle, settings.max_iter, shares, arranged)
         # What decides which steps there are, besides model and rows.
-        self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
+        self._how: Hashable = self._setting()
+        self._is_known = False  # that the steps are valid
+
+    def _setting(self) -> Hashable:
+        return self._settings.check_finite, native_setting(), self.fit.model.compile
 
     @property
     def steps_name(self) -> str:
@@ -653,12 +670,32 @@ class RowEpochs(Epochs):
         self._steps = None
 
     def refresh(self, n_iter: int) -> None:
-        if not self._steps.is_valid():
+        if self._is_known:
+            self._is_known = False
+        elif not self._steps.is_valid():
             self._steps.end(is_reusable=False)
             self.choose_steps(n_iter)
 
     def begin(self) -> None:
         self._orders.begin()
+
+    def stay(self) -> bool:
+        """Read the rows of the batches that are their own now, and others to come; tell whether steps can."""
+        steps = self._steps
+        if getattr(steps, "pool", None) is None or current_group() is not None:
+            return False
+        steps.unbind()
+        steps.bind(self.fit.model, self._batches)
+        return True
+
+    def is_valid(self) -> bool:
+        """Tell whether the steps of the part before are those of the next one."""
+        self._is_known = self._how == self._setting() and self._steps.is_valid()
+        return self._is_known
+
+    def begin_again(self) -> None:
+        """Begin another part."""
+        self._orders.begin_again()
 
     def at_once(self, n_iter: int, most: int, most_steps: int, kept: Kept) -> int:
         most = min(most, most_steps // self._batches.n_batches)
@@ -673,12 +710,12 @@ class RowEpochs(Epochs):
     def train_several(self, n_epochs: int, kept: Kept) -> int:
         model, batches, order = self.fit.model, self._batches, self._orders
         before = order.now, None if order.now is None else RandomSnapshot(model.random_state)
-        orders = np.empty((n_epochs, batches.n_samples), np.int64)
-        progress = [model.progress]
+        orders = np.empty((n_epochs, n_samples := batches.n_samples), np.int64)
+        progress, (step, epoch, samples, *_), rest = [], model.progress, model.progress[3:]
         for i in range(n_epochs):
             order.begin()
-            orders[i] = np.arange(batches.n_samples) if order.now is None else order.now
-            progress.append(progress[i].stepped(batches.n_batches).epoch_ended(batches.n_samples))
+            orders[i] = np.arange(n_samples) if order.now is None else order.now
+            progress.append(Progress(step + i * batches.n_batches, epoch + i, samples + i * n_samples, *rest))
 
         def at_end() -> None:
             """Keep what there is at the end of the next epoch, with the counters of that point."""
@@ -689,9 +726,7 @@ class RowEpochs(Epochs):
                 model.progress = progress[0]
 
         reads_outputs = self.sums.score.reads_outputs
-        losses, outputs = self._steps.run_epochs(
-            orders, progress[:-1], reads_outputs, at_end if kept else None
-        )
+        losses, outputs = self._steps.run_epochs(orders, progress, reads_outputs, at_end if kept else None)
         model.memory.note_written("a fit")
         n_whole = len(losses) // batches.n_batches
         n_whole = min(n_whole, len(kept)) if kept else n_whole
@@ -764,49 +799,111 @@ def _member_steps(model: ModelLike, batches: Batches, check_finite: bool) -> Ste
     return member_steps(model, batches, check_finite)
 
 
-def train(
-    model: ModelLike,
-    batches: Batches,
-    history: History,
-    settings: Settings,
-    new_score: Callable[[], Score],
-    validation: Validation | None = None,
-    callbacks: Sequence[Callback] = (),
-    source: Source | None = None,
-    saved: SavedFit | None = None,
-) -> Outcome:
-    stepping_optimizer(model.materialize(batches.X))
-    check_losses(model, batches.y, batches.weight)
-    join_leftover(model, batches)
-    if isinstance(batches.X, dict) and not settings.is_part:
-        batches.buckets = buckets_of(model, batches)
-    show_rows(model, batches.n_samples, batches.inputs)
-    note_inputs(model, batches.X)
-    look_at_output(model, batches.inputs)
-    planned = settings.max_iter * batches.n_batches
-    total = model.progress.step + (settings.planned_steps or planned)
-    model.progress = model.progress.planned(total)
-    fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
-    epochs = RowEpochs(fit, batches, settings)
-    loop = Loop(fit, epochs, new_score, validation, settings.max_steps)
+class Course:
+    """Training that is set up: it is run once, or begun again with other rows for each part of a stream."""
 
-    def begin(hooks: Hooks) -> None:
+    def __init__(
+        self,
+        model: ModelLike,
+        batches: Batches,
+        history: History,
+        settings: Settings,
+        new_score: Callable[[], Score],
+        validation: Validation | None = None,
+        callbacks: Sequence[Callback] = (),
+        source: Source | None = None,
+        saved: SavedFit | None = None,
+    ) -> None:
+        stepping_optimizer(model.materialize(batches.X))
+        check_losses(model, batches.y, batches.weight)
+        join_leftover(model, batches)
+        if isinstance(batches.X, dict) and not settings.is_part:
+            batches.buckets = buckets_of(model, batches)
+        show_rows(model, batches.n_samples, batches.inputs)
+        note_inputs(model, batches.X)
+        look_at_output(model, batches.inputs)
+        planned = settings.max_iter * batches.n_batches
+        total = model.progress.step + (settings.planned_steps or planned)
+        model.progress = model.progress.planned(total)
+        self._model, self._batches, self._settings, self._saved = model, batches, settings, saved
+        self._fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
+        self._epochs = RowEpochs(self._fit, batches, settings)
+        self._loop = Loop(self._fit, self._epochs, new_score, validation, settings.max_steps)
+        self._validation, self._held = validation, BlasThreads()
+        self._hooks = Hooks(callbacks, self._fit)
+
+    def run(self, lasts: bool = False) -> tuple[Outcome, bool]:
+        """Train; tell whether this may be begun `again`, if it shall last."""
+        model, batches, epochs = self._model, self._batches, self._epochs
+        is_part = self._settings.is_part
+        with leased(model.device, raise_if_cancelled), statistics_of_one(model, batches, is_part):
+            try:
+                with self._hooks as hooks:
+                    self._begin(hooks)
+                    outcome = _outcome(self._loop, self._fit, hooks)
+            finally:
+                self._held.end()
+            self._fit.end()
+            lasts = lasts and not outcome.interrupted and self._can_last()
+            if not lasts:
+                del epochs.sums  # which refer to the epochs
+                epochs.release()
+        return outcome, lasts
+
+    def _begin(self, hooks: Hooks) -> None:
+        fit, loop, validation, saved = self._fit, self._loop, self._validation, self._saved
         keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches)
         fit.state = keeper.state
         if saved is not None:
             keeper.load(saved)
-        epochs.choose_steps(loop.n_iter)
-        held.begin(*epochs.threads_needed)
+        self._epochs.choose_steps(loop.n_iter)
+        self._threads = self._epochs.threads_needed
+        self._held.begin(*self._threads)
         if saved is not None:
             keeper.warn_of_environment(saved)
 
-    held = BlasThreads()
-    with leased(model.device, raise_if_cancelled), statistics_of_one(model, batches, settings.is_part):
+    # -- parts of a stream ------------------------------------------------------------------------
+
+    def _can_last(self) -> bool:
+        """Tell whether steps stay with this, and keep copies of the rows as memory for the next ones."""
+        batches, epochs = self._batches, self._epochs
+        if self._validation is not None or not batches.own_rows(MOST_OF_A_PART) or not epochs.stay():
+            return False
+        self._fit.source = Source()  # it has the rows that were given
+        X = batches.X
+        is_table = X.ndim == 2 and native_core() is not None
+        self._room = native.NativeStep.of((), X, X, X.nbytes) if is_table else None
+        return all(type(each) is EarlyStopping and not each.restore_best for each in self._hooks.callbacks)
+
+    def is_valid(self) -> bool:
+        """Tell whether nothing has changed that was found out when this was set up."""
+        return current_group() is None and self._epochs.is_valid()
+
+    def scaled(self, X: Any, units: "native.Units") -> Any:
+        """Return rows of the next part in units, in the memory of those of the part before."""
+        room = self._batches.X
+        if self._room is None or not self._room.unchecked(X, units):
+            np.copyto(room, units.scaled(X, room.dtype))
+        return room
+
+    def again(self, X: Any, y: Any, score_of: Callable[[Batches, Any], Callable[[], Score]]) -> Outcome:
+        """Train on as many other rows in the same form, while this is valid."""
+        model, batches = self._model, self._batches
+        batches.refill(X, y, None)
+        model.progress = model.progress.planned(model.progress.step + batches.n_batches)
+        self._loop.begin_again(score_of(batches, model))
+        self._epochs.begin_again()
+        self._hooks.begin_again()
         try:
-            outcome = run_loop(loop, fit, callbacks, begin)
+            self._held.begin(*self._threads)
+            return _outcome(self._loop, self._fit, self._hooks)
         finally:
-            held.end()
-        fit.end()
-        del epochs.sums  # which refer to the epochs
-        epochs.release()
-    return outcome
+            self._held.end()
+
+
+MOST_OF_A_PART = 1 << 20  # bytes of rows: larger parts take longer than what is set up for them
+
+
+def train(*given: Any, **options: Any) -> Outcome:
+    """Train as a `Course` says."""
+    return Course(*given, **options).run()[0]

@@ -459,7 +459,7 @@ class NativeSteps(CompiledSteps):
         most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
         if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
             most = 1
-        steps = self._at_once(order, first, most, self._per_native_step)
+        steps = self._at_once(order, first, most, self._per_native_step) if most > 1 else 1
         block = self._native(run, width, order, first, steps, room)
         # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
         return self._replay(order, first, n_rows, 1, room) if block is None else block
@@ -536,7 +536,9 @@ class NativeSteps(CompiledSteps):
         orders = self._orders_of(order)
         if self._window is not None:
             steps = self._window.compute(self._rows, first, steps)
-        untrained, buffers = self.program_for(run.rows, width).slots.untrained, model.buffers
+        buffers, untrained = model.memory.buffers if model.memory.has_buffers else {}, {}
+        if buffers:
+            untrained = self.program_for(run.rows, width).slots.untrained
         for name, array in buffers.items():
             untrained[name][...] = array
         hyper = self._programs.optimizer.hyper_table(model.progress, steps)

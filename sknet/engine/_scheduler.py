@@ -227,12 +227,12 @@ SIGINT = int(signal.SIGINT)
 class InterruptGuard:
     """A context manager that defers Ctrl-C, so that no update is cut in half."""
 
-    def __init__(self) -> None:
-        self.is_urgent = self.is_pending = False
-        self._before: Any = None
+    is_urgent = is_pending = False
+    _before: Any = None
 
     def __enter__(self) -> Self:
-        handles = threading.current_thread() is threading.main_thread()
+        self.is_urgent = self.is_pending = False
+        handles = threading.get_ident() == threading.main_thread().ident
         if handles and _signal.getsignal(SIGINT) is signal.default_int_handler:
             self._before = _signal.signal(SIGINT, self._hold)
         return self
@@ -240,8 +240,9 @@ class InterruptGuard:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            _signal.signal(SIGINT, self._before)
+        before, self._before = self._before, None
+        if before is not None:
+            _signal.signal(SIGINT, before)
         if kind is None:
             self.poll()
 
@@ -253,7 +254,9 @@ class InterruptGuard:
 
     def poll(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled."""
-        raise_if_cancelled()
+        group = _current.get()
+        if group is not None and group.is_cancelled:
+            raise KeyboardInterrupt
         if self.is_pending:
             self.is_pending = False
             raise KeyboardInterrupt

@@ -28,7 +28,7 @@ from sknet._params import (
 )
 from sknet._random import check_random_state
 from sknet._tree import map_leaves
-from sknet.callbacks import Callback
+from sknet.callbacks import Callback, EarlyStopping
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import active, device_of, namespace, stream_key, to_device, to_host
 from sknet.engine import Batches, CompiledStep, History, Model, Score
@@ -40,7 +40,7 @@ from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request, are_several
-from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network
+from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network, train_again
 from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing, sample_of
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._members import fit_members
@@ -386,6 +386,9 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         if is_collection(given.X):
             return self._fit_collections(given, incremental=True, classes=classes)
 
+        if train_again(self, given):
+            return self
+
         def fit(beside: list[Callback]) -> None:
             fit_network(self, given, incremental=True, classes=classes, beside=beside)
 
@@ -423,20 +426,14 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             sample = sample_of(training.training.X) if self._has_importances else None
             if sample is not None and not np.isnan(sample).any():  # no path leads to a missing number
                 attributes["_sample"] = (sample,)
-        curve, best, scores = history.get("loss", []), training.best_epoch, training.validation_scores
+        best, scores = training.best_epoch, training.validation_scores
         activation = OUT_ACTIVATIONS.get((self._targets.task, type(request.recipe.loss).__name__), "identity")
         attributes.update(
             model_=model,
             history_=history,
             callbacks_=request.callbacks,
-            _stopping=training.stopping.state(),
-            n_iter_=fitted.n_iter,
-            t_=model.progress.samples,
             n_outputs_=self._targets.n_outputs * training.loss.outputs_per_target,
             out_activation_=activation,
-            loss_curve_=curve,
-            loss_=curve[-1] if curve else math.nan,
-            best_loss_=training.stopping.best_ if compared is None else None,
             monitor_=training.network.monitor,
             stopped_early_=fitted.stopped_early,
             refit_history_=fitted.refit_history,
@@ -445,6 +442,22 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             best_epoch_=best,
             validation_scores_=scores,
             best_validation_score_=scores[best - 1] if scores and best else None,
+        )
+        self._take_part(training.stopping, fitted.n_iter)
+        if compared is not None:
+            self.best_loss_ = None
+
+    def _take_part(self, stopping: EarlyStopping, n_iter: int) -> None:
+        """Set the fitted attributes that another part of a stream changes."""
+        attributes: dict[str, Any] = self.__dict__
+        curve = attributes["history_"].get("loss", [])
+        attributes.update(
+            _stopping=stopping.state(),
+            n_iter_=n_iter,
+            loss_curve_=curve,
+            t_=attributes["model_"].progress.samples,
+            loss_=curve[-1] if curve else math.nan,
+            best_loss_=stopping.best_,
         )
 
     def slim(self) -> Self:

@@ -96,9 +96,9 @@ _known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters o
 def recipe_of(estimator: Any) -> Recipe:
     """Return the recipe of an estimator's parameters, once they are known to be valid."""
     kind: Any = type(estimator)
-    values = _reader(kind)(estimator)
+    values = parameters_of(estimator)
     before, recipe = _known.get(kind, ((), None))
-    if recipe is not None and len(before) == len(values) and all(map(is_, before, values)):
+    if recipe is not None and are_same(before, values):
         return _twin(recipe)
     validate_parameters(estimator)
     found: Recipe = estimator._recipe()
@@ -107,6 +107,22 @@ def recipe_of(estimator: Any) -> Recipe:
     if is_own and all(map(is_plain, (*values, *inside))):
         _known[kind] = values, _twin(found)
     return found
+
+
+def parameters_of(estimator: Any) -> tuple[Any, ...]:
+    """Return the values of all parameters."""
+    kind: Any = type(estimator)
+    return _reader(kind)(estimator)
+
+
+def are_same(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Tell whether parameters are the same objects."""
+    return len(values) == len(others) and all(map(is_, values, others))
+
+
+def are_plain_and_valid(estimator: Any) -> bool:
+    """Tell whether the recipe of the parameters, which cannot change in themselves, is known."""
+    return are_same(_known.get(type(estimator), ((), None))[0], parameters_of(estimator))
 
 
 @cache

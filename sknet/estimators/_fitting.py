@@ -18,10 +18,11 @@ from sknet.callbacks import Callback, Checkpoint, EarlyStopping, FitView, PrintL
 from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
 from sknet.device import to_host
 from sknet.engine import History, Model
+from sknet.engine._checks import check_range
 from sknet.engine._fit import saved_fit
 from sknet.engine._inputs import first_input, n_rows
 from sknet.engine._lbfgs import minimize
-from sknet.engine._loop import Outcome
+from sknet.engine._loop import Course, Outcome
 from sknet.engine._model_copies import rollback_of
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import check_weights, drawn_weights, filled, weighted_targets
@@ -35,20 +36,26 @@ from sknet.estimators._fit import (
     Recipe,
     Request,
     Training,
+    are_plain_and_valid,
+    are_same,
     fit_extras,
     is_auto,
     most_epochs,
+    parameters_of,
     recipe_of,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._scoring import HELD_OUT, LOSS
 from sknet.estimators._training import (
     CONFORMAL,
+    SAMPLE,
     FitSource,
     SecondTraining,
     StoppingInParts,
     Trainer,
     check_calibration,
+    check_input_units,
+    check_target_units,
     conformity_of,
     input_scaling,
     rows_in_step,
@@ -86,8 +93,10 @@ def fit_network(
     network = take_model(read_data(new_request(estimator, trainer, *arguments)))
     if estimator._is_full_batch():
         _fit_full_batch(network)
-    else:
-        _fit_in_steps(network, trainer)
+        return
+    fitted = _fit_in_steps(network, trainer)
+    if fitted is not None and trainer.course is not None and Part.lasts(fitted):
+        Part(fitted, trainer.course).stay(fitted.model)
 
 
 # -- request and data ------------------------------------------------------------------------------
@@ -239,12 +248,13 @@ def read_part(estimator: Any, recipe: Recipe, given: FitArguments, dtype: Any, d
 # -- in steps --------------------------------------------------------------------------------------
 
 
-def _fit_in_steps(network: Network, trainer: Trainer) -> None:
-    """Train by an optimizer that goes step by step."""
+def _fit_in_steps(network: Network, trainer: Trainer) -> Fitted | None:
+    """Train by an optimizer that goes step by step; None where a training in parts has ended before."""
     request = network.request
     training, has_ended = _prepared(network, trainer)
     if has_ended:
-        return _warn_of_the_end(training)
+        _warn_of_the_end(training)
+        return None
     second = SecondTraining(training) if request.recipe.refit_on_all else None
     if second is not None:
         training = training._replace(start=second.start)
@@ -264,6 +274,7 @@ def _fit_in_steps(network: Network, trainer: Trainer) -> None:
     ended_at_limit = not (is_whole or is_inner)
     if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):
         warn_caller(not_converged(request.settings.max_iter, advises=is_strict), ConvergenceWarning)
+    return fitted
 
 
 def is_nearly_flat(losses: Sequence[float]) -> bool:
@@ -388,9 +399,12 @@ def _trained(training: Training, trainer: Trainer, more: Sequence[Callback] = ()
             training, [*request.callbacks, *request.beside, *shown, training.stopping, *more]
         )
     except NonFiniteError as error:
-        if request.recipe.strict:
-            raise error from None
-        raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
+        raise _of_solver(error, request.recipe) from None
+
+
+def _of_solver(error: NonFiniteError, recipe: Recipe) -> NonFiniteError:
+    """Return an error of steps as an estimator says it."""
+    return error if recipe.strict else NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter)
 
 
 def _check_finite_parameters(model: Model) -> None:
@@ -402,6 +416,109 @@ def _check_finite_parameters(model: Model) -> None:
     for name, array in model.evaluation_parameters.items():
         if not all_finite(to_host(array)):
             raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)
+
+
+# -- in parts ----------------------------------------------------------------------------------------
+
+PART = "part"  # key of the last part among what a model keeps for the next one
+
+
+class Part:
+    """A part of a stream that was trained on: what was decided for it holds for others of its form."""
+
+    def __init__(self, fitted: Fitted, course: Course) -> None:
+        training = fitted.training
+        request, rows = training.request, training.training
+        estimator = request.estimator
+        self._course, self._values = course, parameters_of(estimator)
+        self._recipe, self._loss, self._history = request.recipe, training.loss, training.history
+        self._rates = tuple(vars(fitted.model.optimizer).values())  # which steps read anew
+        self._shape, self._dtypes = rows.read.shape, (rows.read.dtype, rows.labels.dtype)
+        self._targets, self._stopping, self._state = (
+            estimator._targets,
+            training.stopping,
+            estimator._stopping,
+        )
+
+    @staticmethod
+    def lasts(fitted: Fitted) -> bool:
+        """Tell whether nothing that was decided for a part depends on its values."""
+        training = fitted.training
+        request, rows = training.request, training.training
+        estimator, recipe, (X, y, *more) = request.estimator, request.recipe, request.given
+        is_table = type(X) is type(y) is np.ndarray and X.ndim == 2 and y.ndim == 1 and len(y) > 1
+        return (
+            is_table
+            and X.dtype.kind == "f"
+            and y.dtype.kind in "iuf"
+            and rows.read is X
+            and rows.labels is y
+            and all(each is None for each in (*more, recipe.class_weight, recipe.sampler, recipe.scoring))
+            and recipe.calibrate is None
+            and not (recipe.frozen or estimator._frozen or request.callbacks or request.beside)
+            and estimator._inputs is None
+            and (isinstance(recipe.batch_size, str) or recipe.batch_size <= len(y))  # else, it warns
+            and are_plain_and_valid(estimator)
+        )
+
+    def is_like(self, estimator: Any, given: FitArguments) -> bool:
+        """Tell whether other rows have the form of this part, and the estimator is as it was left."""
+        (X, y, weight, *held_out, groups, offset, offset_val), attributes = given, estimator.__dict__
+        return (
+            type(X) is type(y) is np.ndarray
+            and X.shape == self._shape
+            and y.shape == X.shape[:1]
+            and (X.dtype, y.dtype) == self._dtypes
+            and weight is held_out[0] is held_out[1] is held_out[2] is groups is offset is offset_val is None
+            and are_same(self._values, parameters_of(estimator))
+            and are_same(self._rates, tuple(vars(attributes["model_"].optimizer).values()))
+            and attributes["history_"] is self._history
+            and attributes["_targets"] is self._targets
+            and attributes["_stopping"] is self._state
+            and not {"feature_names_in_", "_skl_callbacks", "_fit_extras"} & attributes.keys()
+            and self._course.is_valid()
+            and all_finite(X)
+            and (y.dtype.kind != "f" or all_finite(y))
+        )
+
+    def train(self, estimator: Any, given: FitArguments) -> None:
+        """Train on other rows, which are like this part."""
+        course, recipe, model, targets = self._course, self._recipe, estimator.model_, estimator._targets
+        X, scaling = given.X, estimator._input_scaling
+        if scaling is not None:
+            scaling = scaling.followed(X, SAMPLE)
+            X = course.scaled(X, scaling.of_table)
+            check_input_units(given.X, X, scaling)
+            estimator.__dict__["_input_scaling"] = scaling
+        y = targets.encode(given.y)
+        self._loss.check_target(y, n_outputs=targets.n_outputs)
+        check_target_units(DataSet(X, given.y, None, y), targets, recipe.loss.scaling)
+        check_range(y, model.dtype, "y")
+        try:
+            outcome = course.again(X, y, estimator._score_of)
+        except NonFiniteError as error:
+            raise _of_solver(error, recipe) from None
+        _check_finite_parameters(model)
+        estimator._take_part(self._stopping, outcome.n_iter)
+        self._state = estimator._stopping
+        if not outcome.interrupted:
+            self.stay(model)
+
+    def stay(self, model: Model) -> None:
+        """Be there for the next part."""
+        if model._idle_steps is not None:
+            model._idle_steps.put(PART, self)
+
+
+def train_again(estimator: Any, given: FitArguments) -> bool:
+    """Train on another part of a stream as on the one before; tell whether it is like that."""
+    idle = getattr(estimator.__dict__.get("model_"), "_idle_steps", None)
+    part = None if idle is None else idle.take(PART)
+    if part is None or not part.is_like(estimator, given):
+        return False
+    with AllOrNothing(estimator, in_place=True):
+        part.train(estimator, given)
+    return True
 
 
 # -- over the full batch ---------------------------------------------------------------------------

@@ -64,7 +64,8 @@ class Units:
         if self.constant is None:
             return self
         x, [which] = x[:at_most], self.constant.nonzero()
-        mean, values = self.mean[which], None if ops.is_sparse(x) else to_host(x).take(which, axis=1)
+        mean = self.mean[which].astype(x.dtype)  # constants of the dtype that rows have now
+        values = None if ops.is_sparse(x) else to_host(x).take(which, axis=1)
         if values is not None and (values == mean).all():
             return self
         with np.errstate(over="ignore"):
@@ -87,6 +88,10 @@ class Units:
         """Tell whether rows `x` that are `z` in these units are near their means, as far as `z` can tell."""
         if type(x) is not np.ndarray or type(z) is not np.ndarray or not z.size:
             return False
+        if self.limit is None and z.flags.c_contiguous:
+            flat = z.reshape(-1)
+            if flat.dot(flat) <= limit * limit * len(z):  # so for each feature; not with NaN
+                return True
         most = limit if self.limit is None else min(limit, self.limit)
         if -most < z.item(z.argmin()) and z.item(z.argmax()) < most:  # nothing is clipped, or NaN
             return True

@@ -17,7 +17,7 @@ from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
 from sknet.engine._fit import Source, load_model_state, model_state
 from sknet.engine._inputs import first_input, row_shapes
-from sknet.engine._loop import Outcome, Validation, train
+from sknet.engine._loop import Course, Outcome, Validation, train
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
 from sknet.engine._scores import row_weights
 from sknet.estimators._architecture import Perceptron
@@ -58,7 +58,7 @@ def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[
     recipe, targets = request.recipe, request.estimator._targets
     scaling = recipe.loss.scaling
     if request.continuing:
-        _check_units(_own_part(rows, scaling, network.loss), targets, scaling)
+        check_target_units(_own_part(rows, scaling, network.loss), targets, scaling)
     if not recipe.scale_target or request.continuing:
         if isinstance(recipe.loss, FunctionLoss) and targets.task == "regression" and not request.continuing:
             _warn_of_units(rows.y)
@@ -149,7 +149,7 @@ def _check_first_part(rows: DataSet, targets: Any, scaling: Any) -> None:
         )
 
 
-def _check_units(rows: DataSet, targets: Any, scaling: Any) -> None:
+def check_target_units(rows: DataSet, targets: Any, scaling: Any) -> None:
     """Refuse targets very far from those that the first fit standardized by; warn of other units."""
     if getattr(targets, "scale", None) is None:
         return
@@ -207,7 +207,7 @@ def standardize_inputs(network: Network, learn: "Callable[[], InputScaling | Non
         scaling = estimator._input_scaling = scaling.followed(X, SAMPLE)
     scaled = scaling.scaled(X, dtype) if shared is None else shared.scaled(X, dtype, scaling)
     if request.continuing:
-        _check_input_units(X, scaled, scaling)
+        check_input_units(X, scaled, scaling)
     rows = rows._replace(X=scaled, unscaled=X)
     return _reconstructed(request, rows, scaling) if is_own else rows
 
@@ -262,7 +262,7 @@ def _reconstructed(request: Request, rows: DataSet, scaling: InputScaling) -> Da
 SAMPLE = 4096  # rows whose units are checked
 
 
-def _check_input_units(X: Any, scaled: Any, scaling: InputScaling) -> None:
+def check_input_units(X: Any, scaled: Any, scaling: InputScaling) -> None:
     """Refuse inputs very far from those that the first fit standardized by; warn of other units."""
     for name, units in scaling.inputs.items():
         x = X[name] if isinstance(X, dict) else X
@@ -612,6 +612,8 @@ Divided = tuple[Loss, DataSet, DataSet | None, Batches, Validation | None]  # as
 class Trainer:
     """Training on the rows of a fit: in this base class by this process, on those that were given."""
 
+    course: Course | None = None  # that the next part of a stream may begin again
+
     def take_rows(self, network: Network) -> Divided:
         """Return the loss, and the rows to train and to validate on, as the network reads them."""
         request, model = network.request, network.model
@@ -632,7 +634,7 @@ class Trainer:
     def train(self, training: Training, callbacks: Sequence[Callback]) -> Outcome:
         """Train the model in place."""
         request, model = training.request, training.network.model
-        return train(
+        course = Course(
             model,
             training.batches,
             training.history,
@@ -643,6 +645,9 @@ class Trainer:
             FitSource(training),
             request.saved,
         )
+        outcome, lasts = course.run(request.incremental)
+        self.course = course if lasts else None
+        return outcome
 
     def n_rows(self, given: FitArguments) -> int:
         """Return how many rows a fit is given."""

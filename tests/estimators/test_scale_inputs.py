@@ -737,3 +737,16 @@ def test_the_warning_of_a_fit_that_ends_says_what_to_do():
 def test_importances_do_not_depend_on_units():
     scaled = fitted(StandardScaler().fit_transform(RAW), Y, scale_inputs=False)
     np.testing.assert_allclose(fitted(RAW, Y).feature_importances_, scaled.feature_importances_, rtol=1e-6)
+
+
+def test_a_column_that_was_constant_in_another_precision_is_constant() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    X[:, 1] = 0.1  # which single precision rounds
+    clf = sknet.MLPClassifier((4,), random_state=0).partial_fit(X, y, classes=[0, 1])
+    for _ in range(2):
+        clf.partial_fit(X.astype(np.float32), y)
+    moved = X.copy()
+    moved[:, 1] = 0.2
+    difference = clf.decision_function(moved) - clf.decision_function(X)
+    assert np.abs(difference).max() < 1  # not 1e8 deviations

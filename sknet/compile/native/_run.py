@@ -234,7 +234,7 @@ class NativeRun:
         turn = self._turn
         turn[0, 2], turn[0, 3] = count, counter
         done = self._steps(self._place, 1)
-        self._host.check(self._of_gradient)
+        self.check()
         return done
 
     def check(self) -> None:
