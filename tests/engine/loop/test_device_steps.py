@@ -11,7 +11,7 @@ import pytest
 from sknet import MLPClassifier, Model, nn, ops
 from sknet.callbacks import Callback, Checkpoint
 from sknet.compile import compile
-from sknet.compile._compile import forget_programs
+from sknet.compile._compile import before_last, forget_programs
 from sknet.device import Device, active, backend, to_device, to_host
 from sknet.engine import Accuracy, Batches, History, _persistent, _runners, fit_many
 from sknet.engine._device_runner import DeviceSteps, counted
@@ -1088,3 +1088,25 @@ def test_padded_rows(name, weighted, fake_device, limits):
     model.materialize(batches.X)
     width = DeviceSteps(model, batches, True).program_for(SIZE).slots.X.shape[1]
     assert width == (8 if name in ("relu", "batch norm") else 6)
+
+
+@pytest.mark.parametrize(
+    ("function", "is_apart"),
+    [
+        (lambda w, x: (w - w * ops.sum(x), ops.sum(x)), True),
+        (lambda w, x: (w - x[0] * ops.sum(x), ops.sum(x)), False),  # which reads x
+        (lambda w, x: (w - ops.sum(x, 0), ops.sum(x)), False),  # which is no loop over elements
+    ],
+)
+def test_the_last_kernel(function, is_apart, fake_device):
+    w, x = np.arange(40.0), np.random.default_rng(0).normal(size=(3, 40))
+    compiled = compile(function, (to_device(w, fake_device), to_device(x, fake_device)), donate=(0,))
+    found = before_last(compiled, [compiled.slots[1]], compiled.returns[1:])
+    assert (found is not None) == is_apart
+    compiled.slots[0][...], compiled.slots[1][...] = (to_device(each, fake_device) for each in (w, x))
+    if found is not None:
+        run, kernel, arrays = found
+        run()
+        np.testing.assert_array_equal(to_host(compiled.slots[0]), w)
+        backend("fake").kernels(kernel.text, [kernel.name], fake_device)[0]((1,), (32,), tuple(arrays))
+        np.testing.assert_allclose(to_host(compiled.slots[0]), w - w * x.sum(), rtol=1e-13)

@@ -8,11 +8,10 @@ import pytest
 
 from sknet import ops
 from sknet.compile import Equation, Graph, Variable, compile
-from sknet.compile._compile import before_last
 from sknet.compile.cuda import CupyProgram
 from sknet.compile.passes import Kernels, fuse_maps
 from sknet.core import PRIMITIVES, Tensor
-from sknet.device import backend, to_device, to_host
+from sknet.device import to_device, to_host
 from sknet.exceptions import DtypeError
 from tests.project import ROOT
 
@@ -201,31 +200,6 @@ def test_unsigned_numbers_are_not_compared_with_zero_to_tell_their_sign(dtype, f
 def test_offsets_that_count_backwards_are_signed(fake_device):
     text = text_of(lambda x: ops.exp(x[::-1, ::2] * 2.0), fake_device, np.ones((5, 6)))
     assert re.findall(r"v\d+\[(.*-.*?)\]", text) == ["(int)i / 3 * -6 + (int)i % 3 * 2"]
-
-
-# -- the last kernel, which may be a part of another one --------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("function", "is_apart"),
-    [
-        (lambda w, x: (w - w * ops.sum(x), ops.sum(x)), True),
-        (lambda w, x: (w - x[0] * ops.sum(x), ops.sum(x)), False),  # which reads x
-        (lambda w, x: (w - ops.sum(x, 0), ops.sum(x)), False),  # which is no loop over elements
-    ],
-)
-def test_the_last_kernel(function, is_apart, fake_device):
-    w, x = np.arange(40.0), np.random.default_rng(0).normal(size=(3, 40))
-    compiled = compile(function, (to_device(w, fake_device), to_device(x, fake_device)), donate=(0,))
-    found = before_last(compiled, [compiled.slots[1]], compiled.returns[1:])
-    assert (found is not None) == is_apart
-    compiled.slots[0][...], compiled.slots[1][...] = (to_device(each, fake_device) for each in (w, x))
-    if found is not None:
-        run, kernel, arrays = found
-        run()
-        np.testing.assert_array_equal(to_host(compiled.slots[0]), w)
-        backend("fake").kernels(kernel.text, [kernel.name], fake_device)[0]((1,), (32,), tuple(arrays))
-        np.testing.assert_allclose(to_host(compiled.slots[0]), w - w * x.sum(), rtol=1e-13)
 
 
 # -- wide loads ---------------------------------------------------------------------------------
