@@ -236,7 +236,8 @@ def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
             if coverage is None:
                 return  # too few rows have calibrated such sets, for which nobody has asked
             raise
-        then = f"in_set(found, np.{bound.dtype}({literal(float(bound))}))"
+        dtype = literal(bound.dtype.name)
+        then = f"in_set(found, np.dtype({dtype}).type({literal(float(bound))}))"
         told = "Return which classes are in sets, of which this share has the true one."
         yield _method(frozen, "predict_set", told, "probabilities", coverage=wanted, then=then)
 
