@@ -223,10 +223,14 @@ def test_products_beside_others(waits, monkeypatch):
     with active(CUDA), late("everything"):
         for x, y in zip(found(), expected, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
-        begun = cupy.cuda.get_current_stream().record()
-        if waits == "join":
-            monkeypatch.setattr(branch, "join", lambda self, number: None)
-        else:
-            monkeypatch.setattr(branch, "_marked", lambda self, stream: begun)
+
+        def run_early(self, number, work):
+            with cupy.cuda.Stream(non_blocking=True) as own:
+                work()
+            own.synchronize()
+
+        if waits == "run":
+            monkeypatch.setattr(branch, "run", run_early)
+        monkeypatch.setattr(branch, "join", lambda self, number: None)
         wrong = found()
     assert any(not np.allclose(x, y) for x, y in zip(wrong, expected, strict=True))
