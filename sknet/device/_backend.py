@@ -860,6 +860,9 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     return int(low), int(high)
 
 
+AT_ONCE = 1 << 14  # numbers that are drawn at once: their bits stay in the cache
+
+
 def philox_uniform(
     key: Key,
     step: int,
@@ -868,14 +871,16 @@ def philox_uniform(
     dtype: DTypeLike,
     out: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Draw multiples of 2**-16 in [0, 1) that depend only on the arguments.
+    """Draw multiples of 2**-16 in [0, 1) that depend only on the arguments, into `out` without gaps.
 
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
     the counter (block, 0, site, step): a repeated step draws the same. Dropping needs no more bits.
     """
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
-    count, kind = math.prod(shape), np.dtype(dtype)
-    words: Any = bits.random_raw(-(-count // 4)).astype("<u8", copy=False).view("<u2")
-    words = words[:count].reshape(shape)
-    draws: np.ndarray[Any, Any] = np.multiply(words, 2.0**-16, out=out, dtype=kind)
+    draws: np.ndarray[Any, Any] = np.empty(shape, dtype) if out is None else out
+    flat = draws.reshape(-1)
+    for start in range(0, flat.size, AT_ONCE):
+        piece = flat[start : start + AT_ONCE]
+        words: Any = bits.random_raw(-(-piece.size // 4)).astype("<u8", copy=False).view("<u2")
+        np.multiply(words[: piece.size], 2.0**-16, out=piece, dtype=piece.dtype)
     return draws

@@ -58,7 +58,7 @@ def test_a_dtype_for_all():
             [[1], 2],
             {},
             ShapeError,
-            r"sequences\[1\] must be numbers of shape \('n_steps',\), got int64 of shape",
+            r"sequences\[1\] must be numbers of shape \('n_steps',\), got 2: one without steps is \[\]",
         ),
         ([["a"], ["b", "c"]], {}, ShapeError, r"sequences\[0\] must be numbers"),
         (
