@@ -416,7 +416,7 @@ class Batches:
             gather(x, places, slot)
 
     def own_rows(self, most_bytes: int) -> bool:
-        """Copy rows that are all of an array of at most `most_bytes`, of one weight; tell whether they are."""
+        """Copy rows of equal weight, all of an array of at most `most_bytes`; tell whether they are."""
         X, y, dtype = self.X, self.y, self.input_dtype
         if self.device.kind != "cpu" or not (_can_be_read(X, dtype) and _can_be_read(y, y.dtype)):
             return False
