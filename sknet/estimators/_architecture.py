@@ -14,6 +14,7 @@ from sknet.core import as_tensor
 from sknet.engine import Model
 from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import DeviceError, ShapeError
+from sknet.nn.layers._activation import NEVER_FALLING
 
 Activation = str | nn.Module | Callable[[Any], Any]
 
@@ -22,14 +23,6 @@ def check_activation(activation: Any, caller: str) -> None:
     """Raise an InvalidParameterError unless hidden layers can have this activation."""
     if not callable(activation) or isinstance(activation, (type, nn.Module)):
         resolve(activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=caller)
-
-
-# Activations with a derivative that is nowhere negative.
-NEVER_FALLING = (
-    *("celu", "elu", "hardshrink", "hardsigmoid", "hardtanh", "identity", "leaky_relu", "log_sigmoid"),
-    *("logistic", "relu", "relu6", "selu", "sigmoid", "softplus", "softshrink", "softsign", "tanh"),
-    "tanhshrink",
-)
 
 
 def check_never_falls(activation: Any, caller: str) -> None:

@@ -587,6 +587,13 @@ ACTIVATIONS: dict[str, type[Module]] = {
 }
 """Activation layers by name: scikit-learn's names, and those of `sknet.ops`."""
 
+# Those of the names whose derivative is nowhere negative: `monotonic_cst` takes no others.
+NEVER_FALLING = (
+    *("celu", "elu", "hardshrink", "hardsigmoid", "hardtanh", "identity", "leaky_relu", "log_sigmoid"),
+    *("logistic", "relu", "relu6", "selu", "sigmoid", "softplus", "softshrink", "softsign", "tanh"),
+    "tanhshrink",
+)
+
 
 class ParametricActivation(Module):
     r"""A learned mix of an activation and the identity, for every column.
