@@ -13,22 +13,9 @@ import sknet
 from sknet import Model, callbacks, losses, model_selection, neural_network, nn, optim
 from sknet.nn import init
 from sknet.optim import schedules
+from tests.arguments import ARGUMENTS
 
 MODULES = (sknet, nn, init, losses, optim, schedules, callbacks, model_selection, neural_network)
-RESTS = {  # arguments that have no default, by their names
-    **{"estimator": sknet.MLPClassifier((3,)), "module": nn.Identity(), "optimizer": optim.Adam()},
-    **{"in_features": 4, "out_features": 4, "num_features": 4, "normalized_shape": 4, "n_features": 4},
-    **{"input_size": 4, "hidden_size": 4, "embed_dim": 4, "num_heads": 2, "num_layers": 2, "groups": 2},
-    **{"in_channels": 4, "out_channels": 4, "kernel_size": 2, "num_groups": 2, "num_channels": 4},
-    **{"num_embeddings": 4, "embedding_dim": 4, "output_size": 2, "upscale_factor": 2, "downscale_factor": 2},
-    **{"input_shape": (8, 8), "n_outputs": 2, "loss": {"a": "squared_error"}},
-    **{"in_directions": [1, 0], "out_directions": [1, -1], "directions": [1, 0]},
-    **{"padding": 1, "dim": 1, "unflattened_size": (2, 2), "cardinalities": [3, 4], "edges": [[0.0, 1.0]]},
-    **{"function": abs, "param_grid": {"alpha": [1.0]}, "param_distributions": {"alpha": [1.0]}},
-    **{"factors": {"*": 1.0}, "groups_": {}, "schedules": [schedules.Constant(0.1)], "path": "here"},
-    **{"seconds": 5, "max_norm": 1, "max_value": 1, "value": 1, "n_steps": 3, "every": 2, "factor": 0.5},
-    **{"milestones": [2, 4], "boundaries": [], "lr": 0.1, "peak_lr": 0.5, "trial": None, "schedule": 0.1},
-}
 TOGETHER = {nn.Upsample: {"scale_factor": 2.0}, optim.Groups: {"groups": {}}}  # what a class needs
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
@@ -51,7 +38,7 @@ def cases() -> Iterator[tuple[type, str, Any]]:
     """Yield classes with the names of parameters that are numbers, and numbers for them."""
     for cls in classes():
         for name, p in inspect.signature(cls).parameters.items():
-            default = RESTS.get(name) if p.default is p.empty else p.default
+            default = ARGUMENTS.get(name) if p.default is p.empty else p.default
             if cls is not optim.Groups and isinstance(default, Real) and p.kind is not p.VAR_POSITIONAL:
                 yield cls, name, default
 
@@ -61,7 +48,7 @@ CASES = list(cases())
 
 def made(cls: type, **given: Any) -> Any:
     needed = {
-        name: RESTS[name]
+        name: ARGUMENTS[name]
         for name, p in inspect.signature(cls).parameters.items()
         if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.kind is not p.VAR_KEYWORD
     }

@@ -84,6 +84,7 @@ from sknet.preprocessing._plan import Plan as TablePlan
 from sknet.preprocessing._python import EncodedTable
 from sknet.preprocessing._schema import Feature, Schema, Table
 from sknet.tabular import FrozenTabularClassifier, FrozenTabularRegressor, Member
+from tests.arguments import ARGUMENTS as COMMON
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
 from tests.project import is_protocol, shared_objects
@@ -115,16 +116,11 @@ def classes():
 X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
 Y = np.arange(6, dtype="float32").reshape(6, 1)
 
-# Values of required arguments, by name.
+# Values of required arguments, by name: those of all tests, and what pickles have of their own.
 ARGUMENTS = {
+    **COMMON,
     **{"name": "Own", "tasks": ["regression"], "heads": {"predict": ops.exp}},
     "of_members": True,
-    "input_shape": (8, 8),
-    "n_outputs": 2,
-    "in_directions": (1, 0, -1),
-    "directions": (1, 0, -1),
-    "out_directions": (1, -1),
-    "lr": 0.1,
     "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),
     "groups": {"weight": optim.Adam(), "*": optim.SGD()},
@@ -132,7 +128,6 @@ ARGUMENTS = {
     "losses": [losses.LogLoss(), losses.LogLoss()],
     "schedules": [0.1, optim.schedules.Cosine(0.1, n_steps=9)],
     "boundaries": [5],
-    "milestones": [2, 4],
     "every": 3,
     "n_steps": 10,
     "module": nn.Sequential(nn.Linear(4, 4), nn.PReLU()),
@@ -140,31 +135,16 @@ ARGUMENTS = {
     "shape": (2, 4),
     "dtype": np.dtype("float32"),
     "kind": "cpu",
-    "in_features": 4,
     "out_features": 3,
-    "n_features": 4,
     "edges": [[0.0, 1.0], [0.0, 0.5, 2.0]],
     "cardinalities": [2, 3],
-    "num_features": 4,
-    "normalized_shape": 4,
-    "num_groups": 2,
-    "num_channels": 4,
     "in_channels": 2,
     "out_channels": 3,
     "kernel_size": 3,
-    "padding": 1,
-    "output_size": 2,
-    "upscale_factor": 2,
-    "downscale_factor": 2,
     "num_embeddings": 5,
     "embedding_dim": 3,
-    "input_size": 4,
     "hidden_size": 3,
     "num_layers": 2,
-    "embed_dim": 4,
-    "num_heads": 2,
-    "dim": 1,
-    "unflattened_size": (2, 2),
     "data": X,
     "mode": True,
     "patience": 3.0,

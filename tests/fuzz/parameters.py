@@ -28,6 +28,7 @@ from sknet import callbacks, exceptions, losses, model_selection, neural_network
 from sknet._params import ParameterObject
 from sknet.nn import init
 from sknet.optim import schedules
+from tests.arguments import ARGUMENTS
 from tests.fuzz.calls import Call, calls
 from tests.fuzz.command import run
 
@@ -43,59 +44,6 @@ OWN = tuple(
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
 LABELS = np.arange(12) % 2
-ARGUMENTS = {  # of what has no default, by the names of parameters
-    "module": nn.Identity(),
-    "input_shape": (8, 8),
-    "n_outputs": 2,
-    "in_features": 4,
-    "out_features": 4,
-    "in_directions": (1, 0, -1),
-    "directions": (1, 0, -1),
-    "out_directions": (1, -1),
-    "num_features": 4,
-    "normalized_shape": 4,
-    "n_features": 4,
-    "input_size": 4,
-    "hidden_size": 4,
-    "embed_dim": 4,
-    "num_heads": 2,
-    "num_layers": 1,
-    "groups": 2,
-    "in_channels": 4,
-    "out_channels": 4,
-    "kernel_size": 2,
-    "num_groups": 2,
-    "num_channels": 4,
-    "num_embeddings": 4,
-    "embedding_dim": 4,
-    "output_size": 2,
-    "upscale_factor": 2,
-    "downscale_factor": 2,
-    "padding": 1,
-    "dim": 1,
-    "unflattened_size": (2, 2),
-    "cardinalities": [3, 4],
-    "edges": [[0.0, 1.0]],
-    "function": abs,
-    "param_grid": {"alpha": [1.0, 2.0]},
-    "param_distributions": {"alpha": [1.0, 2.0]},
-    "schedules": [0.1],
-    "path": "/nowhere",
-    "seconds": 5,
-    "max_norm": 1,
-    "max_value": 1,
-    "n_steps": 3,
-    "every": 2,
-    "factor": 0.5,
-    "lr_factors": {"*": 1.0},
-    "milestones": [2, 4],
-    "boundaries": [],
-    "lr": 0.1,
-    "peak_lr": 0.5,
-    "schedule": 0.1,
-    "value": 1,
-    "trial": None,
-}
 
 
 QUICK = {"max_iter": 2, "members": 1, "budget": 0.01, "random_state": 0, "epochs": 1}
