@@ -10,14 +10,16 @@ STORED = ROOT / "tools" / "house.json"
 
 
 def test_measures_do_not_grow():
-    """`python tools/house.py --json tools/house.json` stores smaller ones."""
+    """`python tools/house.py --json tools/house.json` stores new ones, of which a commit says why they grew."""
     stored, grown = json.loads(STORED.read_text()), []
     for row in HOUSE["rows"]():
         sign = -1 if row.is_least else 1
         limit = sign * max(sign * stored.get(row.name, row.target), sign * row.target)
         if sign * row.value > sign * limit:
             grown.append(f"{row.name}: {row.value:,.1f} instead of {limit:,.1f}")
-    assert not grown, "\n".join(grown)
+    assert not grown, "\n".join(
+        [*grown, "Make it smaller, or store these with `python tools/house.py --json tools/house.json`"]
+    )
 
 
 def test_spine_is_read_in_a_day():

@@ -255,7 +255,7 @@ class WorkersTrainer(Trainer):
         self._sync_every, self._places = sync_every, places
         self._plan: Plan
 
-    def take_rows(self, network: Any) -> Divided:
+    def divide(self, network: Any) -> Divided:
         request, model = network.request, network.model
         recipe, estimator = request.recipe, request.estimator
         seed = int(model.random_state.randint(SEEDS))

@@ -311,7 +311,7 @@ def _prepared(network: Network, trainer: Trainer) -> tuple[Training, bool]:
             network.model.random_state.set_state(saved.state["began"]["random_state"])
         if request.callbacks or request.beside:  # which may ask for the state of the fit
             network = network._replace(began=RandomSnapshot(network.model.random_state))
-    parts = trainer.take_rows(network)
+    parts = trainer.divide(network)
     # `partial_fit` goes on in place, and is undone if it fails: copies take longer with every part.
     history = History() if not continuing else estimator.history_
     history = history.copy() if continuing and not request.incremental else history

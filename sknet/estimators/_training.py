@@ -614,7 +614,7 @@ class Trainer:
 
     course: Course | None = None  # that the next part of a stream may begin again
 
-    def take_rows(self, network: Network) -> Divided:
+    def divide(self, network: Network) -> Divided:
         """Return the loss, and the rows to train and to validate on, as the network reads them."""
         request, model = network.request, network.model
         table = network.data.table
