@@ -10,7 +10,7 @@ STORED = ROOT / "tools" / "house.json"
 
 
 def test_measures_do_not_grow():
-    """`python tools/house.py --json tools/house.json` stores new ones, of which a commit says why they grew."""
+    """`python tools/house.py --json tools/house.json` stores new ones; a commit says why they grew."""
     stored, grown = json.loads(STORED.read_text()), []
     for row in HOUSE["rows"]():
         sign = -1 if row.is_least else 1
