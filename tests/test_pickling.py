@@ -38,6 +38,7 @@ from sknet.compile._symbolic import (
     lift_constants,
 )
 from sknet.compile._symbolic import Rows as CommonRows
+from sknet.compile.cuda._maps import Kernel
 from sknet.compile.cuda._persistent import Phases
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
@@ -97,7 +98,7 @@ WAYS = {
 
 
 # Parts of programs and of fits that run, which nothing stores.
-IN_PROCESS = ("sknet.compile.native.", "sknet.estimators._training.FitSource")
+IN_PROCESS = ("sknet.compile.native.", "sknet.engine._loop.Course", "sknet.estimators._training.FitSource")
 
 
 @cache
@@ -326,6 +327,7 @@ SPECIAL = {
     SymbolicGraph: lambda: SymbolicGraph.of(capture(ops.tanh, X)),
     Plan: plan,
     Group: lambda: Group(graph().equations, 3),
+    Kernel: lambda: Kernel("add", "add(double* x)\n{}", frozenset(), ["x"], 1),
     Kernels: lambda: Kernels(callable),
     Primitive: lambda: PRIMITIVES["add"],
     MetaArray: lambda: MetaArray((2, 3), "float32"),

@@ -9,7 +9,6 @@ written into the slot of a donated input. A value that only one kernel uses need
 import math
 import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +22,6 @@ from sknet.device import backend, backend_of
 
 
 ALIGNMENT = backend("cpu").alignment  # bytes per cache line
-
-
-NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Place(NamedTuple):
@@ -302,11 +298,11 @@ class Plan:
         donated: Mapping[Variable, Variable],
         scratch: Scratch,
         alignment: int = ALIGNMENT,
-        beside: Mapping[int, int] = NOTHING,
+        beside: Mapping[int, int] | None = None,
     ) -> None:
         self.graph = graph
         self.groups = groups
-        self.beside = beside
+        self.beside = {} if beside is None else beside
         self.equations = [equation for group in groups for equation in group.equations]
         self.views = Views(self.equations)
         self.buffers: dict[Variable, Buffer] = {}
