@@ -203,8 +203,16 @@ def _rows(rng: Generator, is_classifier: bool) -> tuple[Any, Any, dict[str, Any]
     return X, y, more
 
 
+def _same_rows(rng: Generator, is_classifier: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Return rows of a part that has the form of all others."""
+    return rng.normal(size=(ROWS, WIDTH)).astype("f4"), rng.integers(3, size=ROWS), {}
+
+
 class Case:
-    """A stream of parts, drawn from a seed, for an estimator and its twin."""
+    """A stream of parts, drawn from a seed, for an estimator and its twin.
+
+    In every second stream nothing changes but what is drawn between the parts.
+    """
 
     def __init__(self, seed: int) -> None:
         rng = self._rng = np.random.default_rng([20261123, seed])
@@ -231,10 +239,11 @@ class Case:
             Where the two differ.
         """
         rng, more = self._rng, self.first
+        is_calm = rng.random() < 0.5
         for _ in range(int(rng.integers(3, LONGEST))):
-            X, y, weights = _rows(rng, bool(self.first))
-            in_thread = rng.random() < 0.1
-            contexts = [each for each in CONTEXTS if rng.random() < 0.1]
+            X, y, weights = (_same_rows if is_calm else _rows)(rng, bool(self.first))
+            in_thread = not is_calm and rng.random() < 0.1
+            contexts = [each for each in CONTEXTS if not is_calm and rng.random() < 0.1]
             self.done.append(f"part{X.shape}{type(X).__name__}")
             self.nets[1] = copy.deepcopy(self.nets[1])
             outcomes = [self._part(net, X, y, {**weights, **more}, in_thread, contexts) for net in self.nets]
