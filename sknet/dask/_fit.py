@@ -361,7 +361,7 @@ class WorkersTrainer(Trainer):
         n_rows = sum(counts.values())
         return {label: n_rows / (len(counts) * count) for label, count in counts.items()}
 
-    def train(self, training: Any, callbacks: Sequence[Callback]) -> Outcome:
+    def train(self, training: Any, callbacks: Sequence[Callback], lasts: bool = False) -> Outcome:
         self._check_blocks(callbacks)
         model, rows, settings = training.network.model, training.training, training.request.settings
         show_rows(model, rows.n_samples, training.batches.inputs)

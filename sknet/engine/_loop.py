@@ -834,8 +834,7 @@ class Course:
 
     def run(self, lasts: bool = False) -> tuple[Outcome, bool]:
         """Train; tell whether this may be begun `again`, if it shall last."""
-        model, batches, epochs = self._model, self._batches, self._epochs
-        is_part = self._settings.is_part
+        model, batches, is_part = self._model, self._batches, self._settings.is_part
         with leased(model.device, raise_if_cancelled), statistics_of_one(model, batches, is_part):
             try:
                 with self._hooks as hooks:
@@ -846,9 +845,13 @@ class Course:
             self._fit.end()
             lasts = lasts and not outcome.interrupted and self._can_last()
             if not lasts:
-                del epochs.sums  # which refer to the epochs
-                epochs.release()
+                self.end()
         return outcome, lasts
+
+    def end(self) -> None:
+        """Leave the steps to later fits, if that is possible."""
+        del self._epochs.sums  # which refer to the epochs
+        self._epochs.release()
 
     def _begin(self, hooks: Hooks) -> None:
         fit, loop, validation, saved = self._fit, self._loop, self._validation, self._saved
@@ -867,13 +870,15 @@ class Course:
     def _can_last(self) -> bool:
         """Tell whether steps stay with this, and keep copies of the rows as memory for the next ones."""
         batches, epochs = self._batches, self._epochs
+        if not all(type(each) is EarlyStopping and not each.restore_best for each in self._hooks.callbacks):
+            return False
         if self._validation is not None or not batches.own_rows(MOST_OF_A_PART) or not epochs.stay():
             return False
         self._fit.source = Source()  # it has the rows that were given
         X = batches.X
         is_table = X.ndim == 2 and native_core() is not None
         self._room = native.NativeStep.of((), X, X, X.nbytes) if is_table else None
-        return all(type(each) is EarlyStopping and not each.restore_best for each in self._hooks.callbacks)
+        return True
 
     def is_valid(self) -> bool:
         """Tell whether nothing has changed that was found out when this was set up."""

@@ -95,7 +95,7 @@ def fit_network(
         _fit_full_batch(network)
         return
     fitted = _fit_in_steps(network, trainer)
-    if fitted is not None and trainer.course is not None and Part.lasts(fitted):
+    if fitted is not None and trainer.course is not None:
         Part(fitted, trainer.course).stay(fitted.model)
 
 
@@ -395,9 +395,8 @@ def _trained(training: Training, trainer: Trainer, more: Sequence[Callback] = ()
     request = training.request
     try:
         shown = _shown(request.recipe)
-        return trainer.train(
-            training, [*request.callbacks, *request.beside, *shown, training.stopping, *more]
-        )
+        callbacks = [*request.callbacks, *request.beside, *shown, training.stopping, *more]
+        return trainer.train(training, callbacks, request.incremental and Part.lasts(training))
     except NonFiniteError as error:
         raise _of_solver(error, request.recipe) from None
 
@@ -441,9 +440,8 @@ class Part:
         )
 
     @staticmethod
-    def lasts(fitted: Fitted) -> bool:
+    def lasts(training: Training) -> bool:
         """Tell whether nothing that was decided for a part depends on its values."""
-        training = fitted.training
         request, rows = training.request, training.training
         estimator, recipe, (X, y, *more) = request.estimator, request.recipe, request.given
         is_table = type(X) is type(y) is np.ndarray and X.ndim == 2 and y.ndim == 1 and len(y) > 1
@@ -504,6 +502,10 @@ class Part:
         if not outcome.interrupted:
             self.stay(model)
 
+    def end(self) -> None:
+        """Leave the steps to parts of the same form that are read in another way."""
+        self._course.end()
+
     def stay(self, model: Model) -> None:
         """Be there for the next part."""
         if model._idle_steps is not None:
@@ -514,7 +516,10 @@ def train_again(estimator: Any, given: FitArguments) -> bool:
     """Train on another part of a stream as on the one before; tell whether it is like that."""
     idle = getattr(estimator.__dict__.get("model_"), "_idle_steps", None)
     part = None if idle is None else idle.take(PART)
-    if part is None or not part.is_like(estimator, given):
+    if part is None:
+        return False
+    if not part.is_like(estimator, given):
+        part.end()
         return False
     with AllOrNothing(estimator, in_place=True):
         part.train(estimator, given)

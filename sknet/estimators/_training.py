@@ -631,8 +631,8 @@ class Trainer:
         check_calibration(network, validation)
         return loss, training, held_out, batches, validation
 
-    def train(self, training: Training, callbacks: Sequence[Callback]) -> Outcome:
-        """Train the model in place."""
+    def train(self, training: Training, callbacks: Sequence[Callback], lasts: bool = False) -> Outcome:
+        """Train the model in place; keep what is set up for the next part of a stream, if it shall last."""
         request, model = training.request, training.network.model
         course = Course(
             model,
@@ -645,7 +645,7 @@ class Trainer:
             FitSource(training),
             request.saved,
         )
-        outcome, lasts = course.run(request.incremental)
+        outcome, lasts = course.run(lasts)
         self.course = course if lasts else None
         return outcome
 

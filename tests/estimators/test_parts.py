@@ -1,17 +1,20 @@
 """Parts of a stream that are like the one before, for which nothing is decided anew."""
 
 import pickle
+import pkgutil
 import signal
 import time
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
 import sknet
 from sknet import neural_network
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
+from sknet.optim import SGD
 from tests.estimators.data import same_bits
 
 RNG = np.random.default_rng(0)
@@ -124,6 +127,51 @@ def test_what_is_wrong_with_a_later_part_is_said(wrong):
     with pytest.raises(ValueError, match="classes not in"):
         one.partial_fit(X[0], y + 1)
     same(one.partial_fit(X[1], y), other.partial_fit(X[1], y))
+
+
+def counted_compilations(monkeypatch):
+    calls, place = [], "sknet.engine._runner_cache.steps_for"
+    made = pkgutil.resolve_name(place)
+    monkeypatch.setattr(place, lambda *args, **options: calls.append(place) or made(*args, **options))
+    return calls
+
+
+FORMS = {
+    "arrays": lambda X: X,
+    "lists": lambda X: X.tolist(),
+    "integers": lambda X: (X * 100).astype(int),
+    "half precision": lambda X: X.astype(np.float16),
+    "a frame": lambda X: pd.DataFrame(X, columns=list("abcd")),
+}
+
+
+@pytest.mark.parametrize("params", [{}, {"optimizer": SGD(0.1)}], ids=["plain", "an object"])
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_are_compiled_once_for_parts_in_any_form(form, params, monkeypatch):
+    calls = counted_compilations(monkeypatch)
+    clf = sknet.MLPClassifier((8,), random_state=0, **params)
+    y, counts = LABELS["binary"], []
+    for number in range(5):
+        clf.partial_fit(FORMS[form](X[number]), y[number], classes=[0, 1])
+        counts.append(len(calls))
+    assert counts[0] > 0
+    assert counts[-1] == counts[0]
+
+
+@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
+def test_steps_are_compiled_once_for_parts_in_forms_that_alternate(monkeypatch):
+    calls = counted_compilations(monkeypatch)
+    both, more = pair(sknet, "binary")
+    counts = []
+    for number in range(8):
+        rows, y = X[number % 5], LABELS["binary"][number % 5]
+        for each in both:
+            each.set_params(tol=1e-4 if number < 6 else 1e-3)
+            each.partial_fit(rows if number % 2 else rows.tolist(), y, **more)
+        same(*both)
+        counts.append(len(calls))
+    assert counts[0] > 0
+    assert counts[-1] == counts[0]
 
 
 def test_a_rate_that_is_set_in_the_model_is_undone_as_everywhere():
