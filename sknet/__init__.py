@@ -54,7 +54,7 @@ _completed_by(
     "sknet.core", lambda: import_module("sknet.ops")
 )  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
-_offered("of_seen", lambda: import_module("sknet.estimators._head_scoring").of_seen)
+_offered("scoring_by_target", lambda: import_module("sknet.estimators._head_scoring").scoring_by_target)
 _offered("save", lambda: import_module("sknet.files").save)
 _offered("native_passes", lambda: import_module("sknet.compile.native").native_passes)
 # Estimators that are given Dask collections.

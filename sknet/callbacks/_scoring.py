@@ -123,7 +123,7 @@ class EpochScoring(Callback):
             more = {} if weight is None or not _takes_weights(self._scorer) else {"sample_weight": weight}
             estimator = fit.estimator
             with naming_classes(getattr(estimator, "classes_", None), y, f"the {self.on} rows"):
-                fit.record[self.name_] = above("of_seen")(self._scorer, y)(estimator, X, y, **more)
+                fit.record[self.name_] = above("scoring_by_target")(self._scorer, y)(estimator, X, y, **more)
 
     def on_fit_end(self, fit: FitView) -> None:
         self._rows = None

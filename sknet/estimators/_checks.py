@@ -290,7 +290,7 @@ def filled(y: Any) -> Any:
     return y
 
 
-def of_seen(y: Any, weight: Any, dtype: Any) -> Any:
+def weights_of_known(y: Any, weight: Any, dtype: Any) -> Any:
     """Return weights that are 0 for missing targets, one for each target if some are missing."""
     missing = is_missing(y)
     if missing is None:
@@ -311,7 +311,7 @@ def score_weights(y: Any, weight: Any) -> Any:
         return None
     y = with_gaps(y)
     weight = None if weight is None else check_weights(weight, y, np.float64, y=y)
-    found = of_seen(y, weight, np.float64)
+    found = weights_of_known(y, weight, np.float64)
     return found if np.ndim(found) == 2 else None
 
 

@@ -277,12 +277,12 @@ class TargetView(BaseEstimator):
         return tags
 
 
-def of_seen(scoring: Any, y: Any) -> Any:
+def scoring_by_target(scoring: Any, y: Any) -> Any:
     """Return scorers as searches take them, those of scikit-learn by targets if some of these are missing."""
     if isinstance(scoring, Mapping):
-        return {name: of_seen(one, y) for name, one in scoring.items()}
+        return {name: scoring_by_target(one, y) for name, one in scoring.items()}
     if isinstance(scoring, (list, tuple, set)) and all(isinstance(one, str) for one in scoring):
-        found = {name: of_seen(name, y) for name in scoring}
+        found = {name: scoring_by_target(name, y) for name in scoring}
         return found if read_missing(y) is not None and len(found) == len(scoring) else scoring
     is_known = isinstance(scoring, str) or getattr(scoring, "_sign", None) in (1, -1)
     return TargetScorer(scoring) if is_known and read_missing(y) is not None else scoring
@@ -297,7 +297,7 @@ def evaluated(
 def _evaluated(scorer: Scorer, estimator: Any, X: Any, y: Any, weight: Any, rows: str) -> float:
     more = {"sample_weight": weight} if weight is not None and scorer.takes_weight else {}
     try:
-        value = of_seen(scorer.call, y)(estimator, X, y, **more)
+        value = scoring_by_target(scorer.call, y)(estimator, X, y, **more)
     except Exception as error:
         raise ValueError(
             f"scoring {scorer.name!r} of {rows} failed: {type(error).__name__}: {error} "

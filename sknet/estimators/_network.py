@@ -27,8 +27,8 @@ from sknet.estimators._checks import (
     check_y,
     filled,
     naming_columns,
-    of_seen,
     rank_of,
+    weights_of_known,
     without_padding,
 )
 from sknet.estimators._fit import EARLIER, Data, DataSet, Network, Request
@@ -263,7 +263,7 @@ def _has_an_output_for_each_class(targets: Any, labels: Any, shape: tuple[int, .
 
 def weights_of(request: Request, X: Any, labels: Any, weight: Any, like: Any = None) -> Any:
     """Return the weights of rows, or of targets, with those of their classes; 0 of what is missing."""
-    weight = of_seen(labels, weight, request.dtype(X))
+    weight = weights_of_known(labels, weight, request.dtype(X))
     return request.estimator._weighted(request.recipe, labels, weight, request.incremental, like)
 
 

@@ -20,7 +20,7 @@ from sknet._parallel import jobs_of
 from sknet._params import described_by
 from sknet.engine._many import are_sent
 from sknet.engine._scheduler import grouped
-from sknet.estimators._head_scoring import of_seen
+from sknet.estimators._head_scoring import scoring_by_target
 from sknet.estimators._inputs import on_host
 from sknet.estimators._multihead import MultiHeadNet
 from sknet.estimators._targets import naming_labels
@@ -110,7 +110,7 @@ def cross_validate(
         model_selection.cross_validate,
         (estimator, indexable(X), indexable(y)),
         groups=groups,
-        scoring=of_seen(scoring, y),
+        scoring=scoring_by_target(scoring, y),
         cv=cv,
         n_jobs=n_jobs,
         verbose=verbose,

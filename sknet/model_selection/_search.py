@@ -32,7 +32,7 @@ from sknet._fields import shown as shown_field
 from sknet._params import PlainNumbers, described_by, may_be_same, same, validate_parameters
 from sknet._warnings import warn_caller
 from sknet.estimators._fit import SharedInputs
-from sknet.estimators._head_scoring import of_seen
+from sknet.estimators._head_scoring import scoring_by_target
 from sknet.estimators._targets import kind_of_labels
 from sknet.exceptions import ContinuationWarning, InvalidParameterError
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
@@ -491,8 +491,8 @@ class Search(PlainNumbers, BaseSearchCV):
         scorers, refit_metric = self._get_scorers()
         X, y = utils.indexable(X, y)
         if hasattr(scorers, "_scorers"):  # by name
-            scorers._scorers = of_seen(scorers._scorers, y)
-        scorers = of_seen(scorers, y)
+            scorers._scorers = scoring_by_target(scorers._scorers, y)
+        scorers = scoring_by_target(scorers, y)
         params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
         weight = params.get("sample_weight")

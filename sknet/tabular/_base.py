@@ -31,7 +31,7 @@ from sknet.engine._scheduler import grouped, run_in_threads
 from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._attributions import check_steps
-from sknet.estimators._checks import check_weights, check_y, filled, of_seen, with_missing
+from sknet.estimators._checks import check_weights, check_y, filled, weights_of_known, with_missing
 from sknet.estimators._computation import Computation, n_offsets_of, outputs_of
 from sknet.estimators._head_scoring import evaluated
 from sknet.estimators._inputs import with_offset
@@ -222,7 +222,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def _weights(self, y: Any, sample_weight: Any, table: Table) -> Any:
         """Return the weights of rows, or of targets if some are missing, or None."""
         weight = check_weights(sample_weight, table.numbers, np.float32, y=y)
-        return self._weighted(y, of_seen(y, weight, np.float32))
+        return self._weighted(y, weights_of_known(y, weight, np.float32))
 
     def _weighted(self, y: Any, weight: Any) -> Any:
         """Return sample weights multiplied by those of the classes."""
