@@ -169,6 +169,7 @@ class CupyProgram(GroupWriter):
         self._products = partial(owner.products, precision)
         self._split_products = partial(owner.products, "tf32")
         self._branch = owner.branch  # of which there is one
+        self._branched = set[int]()  # groups that run there; products of stacks do not
         self._branch_products = partial(owner.products, precision)
         self._split_branch_products = partial(owner.products, "tf32")
         super().__init__(plan, owner, exact)
@@ -232,7 +233,7 @@ class CupyProgram(GroupWriter):
 
     def _write(self, group: Group) -> None:
         for number, after in self.plan.beside.items():
-            if after == self._number:
+            if after == self._number and number in self._branched:
                 branch = self._writer.of(self._branch, "branch")
                 self._writer.call(JOIN, branch, number, label="join")
         super()._write(group)
@@ -253,6 +254,7 @@ class CupyProgram(GroupWriter):
             products = (self._branch_products if is_beside else self._products), "products"
         product = w.of(w.of(w.function(*products), "product"), "p", *given)
         if is_beside:
+            self._branched.add(self._number)
             w.call(RUN, w.of(self._branch, "branch"), self._number, product, label="run")
         else:
             w.call(product)

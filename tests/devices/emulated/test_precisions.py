@@ -9,12 +9,12 @@ from sknet.device._products import Library
 from sknet.ops import matmul
 from tests.devices.emulated import counted
 from tests.devices.rounding import BITS, rounded
+from tests.engine.predict.test_rows import test_predictions
 from tests.engine.test_precisions import (
     test_a_copy_goes_on_in_its_precision_or_another,
     test_a_fit_follows_a_precision_that_is_assigned,
     test_a_fit_is_that_by_hand,
     test_many_fits,
-    test_predictions,
     test_single_steps_are_too,
     test_small_updates_are_not_lost,
 )
