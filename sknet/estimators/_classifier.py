@@ -38,6 +38,7 @@ from sknet.estimators._targets import (
     counted_labels,
     kind_of_labels,
     label_weights,
+    naming_labels,
     refuse_ignored,
 )
 
@@ -292,7 +293,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         if not isinstance(self._targets, ColumnTargets):
             from sklearn.metrics import accuracy_score  # it loads half of scikit-learn
 
-            return float(accuracy_score(y, predicted, sample_weight=weight))
+            with naming_labels(y):
+                return float(accuracy_score(y, predicted, sample_weight=weight))
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
     def freeze(self) -> "FrozenClassifier":

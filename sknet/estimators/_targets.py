@@ -50,7 +50,8 @@ def naming_labels(y: Any) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         labels = np.asarray(y) if hasattr(y, "dtype") else np.empty(0)
         known: dict[str, Any] = {}
-        for label in labels.reshape(-1) if labels.dtype == object else ():
+        for each in labels.reshape(-1) if labels.dtype == object else ():
+            label = each.item() if isinstance(each, np.generic) else each
             known.setdefault("missing" if label is None or label != label else type(label).__name__, label)
         if (known.keys() <= {"str", "missing"} and len(known) < 2) or ONE_TYPE in str(error):
             raise

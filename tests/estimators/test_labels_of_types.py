@@ -60,3 +60,10 @@ def test_labels_of_another_type_in_an_array_of_objects(labels, kind):
         ValueError, match=rf"y has the dtype object, for .*: convert it, as by y.astype\({kind}\)"
     ):
         clone(NET).fit(X, np.array(labels * 15, dtype=object))
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_scores_of_labels_of_several_types():
+    fitted = clone(NET).fit(X, np.array(["a", "b"] * 15))
+    with pytest.raises(TypeError, match=r"must be of one type, .* got 'a' \(str\), 1 \(int\): convert them"):
+        fitted.score(X, np.array(["a", 1] * 15, dtype=object))
