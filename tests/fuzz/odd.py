@@ -43,7 +43,8 @@ RAW = (  # what NumPy, pandas and Python say for themselves
 IN_WORDS = (  # among which are some of the words above
     "too large for|dtype='float64'|could not convert string to float|convert a sparse|too many to"
     "|columns that are|cannot be read as|of different lengths|cannot be sorted: they must"
-    "|missing 1 required positional argument: 'y'|does not say that it takes missing values|must be of one type"
+    "|missing 1 required positional argument: 'y'|does not say that it takes missing values"
+    "|must be of one type"
 )
 
 
