@@ -130,10 +130,14 @@ class EpochScoring(Callback):
         self.__dict__.pop("_scorer", None)
 
 
+def is_scikit_learns(scorer: Any) -> bool:
+    """Tell whether a scorer is one of scikit-learn, which negates losses, so that higher is better."""
+    return getattr(scorer, "_sign", None) in (1, -1)
+
+
 def direction_of(scorer: Callable[..., Any]) -> bool | None:
     """Return whether a higher value of a scorer is better."""
-    # scikit-learn's scorers negate losses, so that higher is always better
-    if scorer is _own_score or getattr(scorer, "_sign", None) in (1, -1):
+    if scorer is _own_score or is_scikit_learns(scorer):
         return True
     said = getattr(scorer, "greater_is_better", None)
     return said if isinstance(said, bool) else None

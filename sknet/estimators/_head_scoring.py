@@ -11,6 +11,7 @@ from sklearn.utils import get_tags
 from sknet._constraints import shown
 from sknet._frames import as_array, gaps_in, is_frame, names_of
 from sknet._late import available_if
+from sknet.callbacks._scoring import is_scikit_learns
 from sknet.estimators._checks import read_missing, taken_rows, with_gaps
 from sknet.estimators._head_targets import head_of
 from sknet.estimators._inputs import on_host
@@ -70,8 +71,7 @@ class PartScorer:
     def _of(self, view: Any, X: Any, y: Any, weight: Any) -> Any:
         """Return the score of a part."""
         y = np.array(y.tolist()) if y.dtype == object else y
-        more = {"sample_weight": weight} if weight is not None and self._scorer.takes_weight else {}
-        return self._scorer.call(view, X, y, **more)
+        return self._scorer.score(view, X, y, weight)
 
 
 class HeadScorer(PartScorer):
@@ -284,7 +284,7 @@ def scoring_by_target(scoring: Any, y: Any) -> Any:
     if isinstance(scoring, (list, tuple, set)) and all(isinstance(one, str) for one in scoring):
         found = {name: scoring_by_target(name, y) for name in scoring}
         return found if read_missing(y) is not None and len(found) == len(scoring) else scoring
-    is_known = isinstance(scoring, str) or getattr(scoring, "_sign", None) in (1, -1)
+    is_known = isinstance(scoring, str) or is_scikit_learns(scoring)
     return TargetScorer(scoring) if is_known and read_missing(y) is not None else scoring
 
 
@@ -295,9 +295,8 @@ def evaluated(
 
 
 def _evaluated(scorer: Scorer, estimator: Any, X: Any, y: Any, weight: Any, rows: str) -> float:
-    more = {"sample_weight": weight} if weight is not None and scorer.takes_weight else {}
     try:
-        value = scoring_by_target(scorer.call, y)(estimator, X, y, **more)
+        value = scorer._replace(call=scoring_by_target(scorer.call, y)).score(estimator, X, y, weight)
     except Exception as error:
         raise ValueError(
             f"scoring {scorer.name!r} of {rows} failed: {type(error).__name__}: {error} "

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sknet._constraints import shown
 from sknet._hints import suggestion
-from sknet.callbacks._scoring import direction_of
+from sknet.callbacks._scoring import direction_of, is_scikit_learns
 from sknet.engine._scores import takes_weight
 from sknet.exceptions import InvalidParameterError
 
@@ -23,6 +23,11 @@ class Scorer(NamedTuple):
     higher_is_better: bool | None
     takes_weight: bool
     looks_at_inputs: bool
+
+    def score(self, estimator: Any, X: Any, y: Any, weight: Any) -> Any:
+        """Return the score, by weights if the scorer takes them."""
+        more = {"sample_weight": weight} if weight is not None and self.takes_weight else {}
+        return self.call(estimator, X, y, **more)
 
 
 class Scoring(NamedTuple):
@@ -108,13 +113,12 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     """Return one scorer, checked."""
     call = _named(given, caller) if isinstance(given, str) else given
     module = getattr(call, "__module__", None) or ""
-    is_scikit_learns = getattr(call, "_sign", None) in (1, -1)
     if not callable(call) or isinstance(call, type):
         raise InvalidParameterError(
             f"The 'scoring' parameter of {caller} must be 'loss', a name or scorer of scikit-learn, "
             f"a callable (estimator, X, y), or a list or dict of them. Got {shown(given)} instead."
         )
-    if not is_scikit_learns and module.startswith("sklearn.metrics."):
+    if not is_scikit_learns(call) and module.startswith("sklearn.metrics."):
         raise InvalidParameterError(
             f"{call.__name__} in the 'scoring' parameter of {caller} is a metric of (y_true, y_pred), not a "
             f"scorer of (estimator, X, y): give make_scorer({call.__name__}, greater_is_better=...), or the "
@@ -126,7 +130,7 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
             f"a scorer in the 'scoring' parameter of {caller} cannot be called {shown(name)}: expected a "
             f"str that is none of {list(TAKEN)} and does not begin with {HELD_OUT!r}"
         )
-    if is_scikit_learns:
+    if is_scikit_learns(call):
         return Scorer(name, call, True, bool(call._accept_sample_weight()), looks_at_inputs=False)
     return Scorer(name, call, direction_of(call), takes_weight(call), True)
 

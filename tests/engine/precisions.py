@@ -7,7 +7,18 @@ from sknet.device import to_host
 from sknet.optim import SGD
 from tests.devices.rounding import BITS, rounded
 
-__all__ = ["FITTING", "PRECISIONS", "SIZE", "N", "by_hand", "host", "model_on", "predicted_by_hand", "rows"]
+__all__ = [
+    "FITTING",
+    "PRECISIONS",
+    "SIZE",
+    "N",
+    "assert_close",
+    "by_hand",
+    "host",
+    "model_on",
+    "predicted_by_hand",
+    "rows",
+]
 
 PRECISIONS = "float32", *BITS
 N, SIZE, WIDTHS = 60, 20, (6, 32, 3)
@@ -26,6 +37,11 @@ def model_on(device, precision, lr=0.05, seed=0):
     network = nn.Sequential(nn.Linear(*WIDTHS[:2]), nn.ReLU(), nn.Linear(*WIDTHS[1:]))
     settings = {"dtype": precision, "device": device, "random_state": seed}
     return Model(network, "squared_error", SGD(lr, momentum=0.0), **settings)
+
+
+def assert_close(found, expected, tolerance=2e-6):
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
 def host(model):

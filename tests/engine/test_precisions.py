@@ -12,14 +12,9 @@ from sknet.device import to_device
 from sknet.engine import fit_many
 from sknet.exceptions import DtypeError
 from tests.devices.rounding import BITS, rounded
-from tests.engine.precisions import FITTING, PRECISIONS, by_hand, host, model_on, rows
+from tests.engine.precisions import FITTING, PRECISIONS, assert_close, by_hand, host, model_on, rows
 
 X, Y = rows()
-
-
-def assert_close(found, expected, tolerance=2e-6):
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from sknet.preprocessing._encodings import edges_of, target_of, values_repeat, v
 from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Schema
 from tests.fuzz.tables import drawn, harmed
+from tests.preprocessing.test_value_means import coded, rounded
 
 
 def targets_of(task, x, rng):
@@ -47,23 +48,6 @@ def test_targets_that_are_equal_in_a_bin_are_not_split():
 
 
 N_FOLDS, MIN_COUNT, SMOOTHING = 5, 5, 20.0
-
-
-def coded(random_state, n=600):
-    """Return a number that is 0 for half of the rows, else a code or rare; targets go by odd and even."""
-    x = random_state.randint(100, 140, n).astype(float)
-    y = np.where(x % 2 == 1, 0.95, 0.05)
-    usual, rare = random_state.uniform(size=n) < 0.5, random_state.uniform(size=n) < 0.02
-    x[usual], y[usual] = 0.0, 0.2
-    x[rare], y[rare] = random_state.uniform(200, 300, rare.sum()), 0.5
-    x[random_state.uniform(size=n) < 0.05] = np.nan
-    return x, (random_state.uniform(size=n) < y).astype(int)
-
-
-def rounded(random_state, n=600):
-    """Return a measurement that is rounded, and targets that depend on it smoothly."""
-    x = random_state.uniform(0, 60, n).round()
-    return x, (random_state.uniform(size=n) < x / 60).astype(int)
 
 
 def slowly(values, target, edges, folds):

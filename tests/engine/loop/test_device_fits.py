@@ -31,6 +31,8 @@ from tests.devices import fake
 from tests.engine.loop import streamed
 from tests.engine.loop.streamed import BUFFERS, CASES, CLASSES, SIZE, learned, limited
 from tests.engine.loop.test_device_steps import LAUNCHES
+from tests.engine.loop.test_member_steps import EPOCHS
+from tests.engine.loop.test_member_steps import made as made_of_members
 from tests.engine.loop.test_stacks import (
     FAMILIES,
     LABELS,
@@ -415,18 +417,6 @@ def test_memory_is_free_as_soon_as_the_fits_have_ended(fake_device, monkeypatch)
         assert not [each() for each in kept if each() is not None]
     finally:
         gc.enable()
-
-
-EPOCHS = {"epochs": 3, "batch_size": 16}
-
-
-def made_of_members(device, count=3):
-    return [
-        Model(
-            network(nn.Tanh()), "log_loss", SGD(0.1 * (i + 1)), random_state=i, dtype="float64", device=device
-        )
-        for i in range(count)
-    ]
 
 
 def test_the_memory_of_a_stack_is_free_after_chunks_of_held_out_rows(fake_device, limits):

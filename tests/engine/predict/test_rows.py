@@ -33,7 +33,7 @@ from tests.devices.rounding import BITS
 from tests.engine.helpers import CLASSES as SMALL_LABELS
 from tests.engine.helpers import X as SMALL
 from tests.engine.helpers import classifier
-from tests.engine.precisions import FITTING, PRECISIONS, N, by_hand, host, predicted_by_hand
+from tests.engine.precisions import FITTING, PRECISIONS, N, assert_close, by_hand, host, predicted_by_hand
 from tests.engine.precisions import model_on as precise
 from tests.engine.precisions import rows as rows_of_a_table
 from tests.fuzz.same import assert_same
@@ -958,11 +958,6 @@ def test_outputs_of_another_rank():
 
 
 X_PRECISIONS, Y = rows_of_a_table()
-
-
-def assert_close(found, expected, tolerance=2e-6):
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
 @pytest.fixture
