@@ -59,28 +59,11 @@ static void part(const int64_t *one, int64_t start, int64_t n) {
     }
 }
 
-/* Tell whether numbers below the least normal one may be 0 in a chain: in updates by quotients whose divisors stay the
- * same. Moments of units without a gradient decay to them, and an x86 processor takes a hundred times as long for each. */
-static inline int may_flush(const int64_t *one) {
-    for (const int64_t *each = one + WIDTH; each <= one + one[1] * WIDTH; each += WIDTH)
-        if (each[0] == QUOTIENTS && each[5])
-            return each[1] == 4 ? *(const float *)at(each[5]) > 1e-12f : *(const double *)at(each[5]) > 1e-140;
-    return 0;
-}
-
 static void chain(const int64_t *one, int64_t from, int64_t count) {
     const int64_t end = from + count;
-#ifdef SKNET_FLUSHES
-    const unsigned before = _mm_getcsr();
-    if (may_flush(one))
-        _mm_setcsr(before | 0x8040);
-#endif
     for (int64_t start = from; start < end; start += one[3])
         for (int64_t i = 1; i <= one[1]; i++)
             part(one + i * WIDTH, start, least(one[3], end - start));
-#ifdef SKNET_FLUSHES
-    _mm_setcsr(before);
-#endif
 }
 
 /* -- instructions in pieces, which threads share that happen to be awake ------------------------------------ */

@@ -32,6 +32,7 @@ static int take_shares(struct crew *crew, int64_t thread) {
         if (!replaced_now(&crew->open, found, found - 1))
             continue;
         const int64_t steps[3] = {read_now(&crew->share), read_now(&crew->thread), read_now(&crew->size)};
+        set_modes(read_now(&crew->modes));
         do_share(read_now(&crew->work), read_now(&crew->fields), steps, count - 1, thread);
         add_now(&crew->left, -1);
         taken++;
@@ -88,6 +89,7 @@ static void open_shares(struct crew *crew, int64_t work, int64_t fields, int64_t
     write_now(&crew->share, steps[0]);
     write_now(&crew->thread, steps[1]);
     write_now(&crew->size, steps[2]);
+    write_now(&crew->modes, modes());
     write_now(&crew->left, count);
     write_now(&crew->looks, least(MOST_LOOKS, most(LOOKS, weight / A_LOOK)));
     write_now(&crew->open, count | threads << 32);

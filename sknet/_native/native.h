@@ -52,7 +52,7 @@ extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { LAYOUT = 4, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
+enum { LAYOUT = 5, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
@@ -64,9 +64,9 @@ enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
 
 /* Instructions and their number, how often they are carried out, and the number of the first step.
  *
- * shared: whether threads may share long instructions. */
+ * shared: whether threads may share long instructions. flushes: whether numbers below the least normal one may be 0. */
 struct turn {
-    int64_t program, length, count, counter, shared;
+    int64_t program, length, count, counter, shared, flushes;
 };
 
 /* Rows of elements that are copied or converted: `rows` are their numbers in the source, 0 for all. */
@@ -192,14 +192,14 @@ struct share {
  *
  * open: how many shares nobody has taken yet, and, from bit 32 on, how many threads may take some. left: how many
  * are not done yet; in another line of the cache. work, fields, share, thread, size: what each share is given, see
- * `do_share`. busy: whether a thread leads. threads: how many may share, with the leader. started: how many others
+ * `do_share`. modes: of the leader's processor. busy: whether a thread leads. threads: how many may share, with the leader. started: how many others
  * there are. skipped: small works that woke nobody. helped: shares that others did since one was late. alone, lates: weight of works that are not shared, after threads were late, and how often. looks: for how long a thread looks for more work. resting, calls: of each thread, whether it waits for a call,
  * and the lock that it waits for. nap: a lock that nobody opens. */
 enum { MOST_HELPERS = 63 };
 
 struct crew {
-    int64_t open, unused[7], left, unused_too[7], work, fields, share, thread, size, busy, threads, started, skipped,
-        helped, alone, lates, looks, resting[MOST_HELPERS];
+    int64_t open, unused[7], left, unused_too[7], work, fields, share, thread, size, modes, busy, threads, started,
+        skipped, helped, alone, lates, looks, resting[MOST_HELPERS];
     void *calls[MOST_HELPERS], *nap;
 };
 
@@ -221,6 +221,18 @@ static inline void *at(int64_t address) { return (void *)(intptr_t)address; }
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Modes of the processor. Numbers below the least normal one take an x86 a hundred times as long, unless they are
+ * flushed to 0; other processors are as fast. */
+#ifdef SKNET_FLUSHES
+enum { FLUSH = 0x8040 };
+static inline int64_t modes(void) { return _mm_getcsr(); }
+static inline void set_modes(int64_t given) { _mm_setcsr((unsigned)given); }
+#else
+enum { FLUSH = 0 };
+static inline int64_t modes(void) { return 0; }
+static inline void set_modes(int64_t given) { (void)given; }
+#endif
 
 typedef void (*loop_function)(char **, const intptr_t *, const intptr_t *, void *);
 

@@ -135,6 +135,15 @@ static void product(const int64_t *one) {
     share_out(SHARE_OF_PRODUCT, (int64_t)(intptr_t)one, one[31], steps, weight, INT32_MAX);
 }
 
+/* Call Python, whose numbers are not flushed; return 0 if that ends the run. */
+static int call_host(const int64_t *one) {
+    const int64_t before = modes();
+    set_modes(before & ~(int64_t)FLUSH);
+    const int64_t found = ((host_function)at(one[1]))(one[2]);
+    set_modes(before);
+    return found == 0;
+}
+
 /* Carry out one instruction in a step of a turn; return 0 if that ends the run. */
 static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     switch ((enum kind)one[0]) {
@@ -151,7 +160,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case ADD_MULTIPLE: add_multiple(one); return 1;
     case BOUNDS: return are_below(one);
     case TABLE: return look_up(one[2], one[3], one[4], one[5], one[6]);
-    case HOST: return ((host_function)at(one[1]))(one[2]) == 0;
+    case HOST: return call_host(one);
     case FINITE: return is_finite(one);
     case COUNTER: *(int64_t *)at(one[2]) = counter + step; return 1;
     case NOTHING: return 1;
@@ -167,6 +176,19 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case PRODUCT: product(one); return 1;
     }
     return 0;
+}
+
+/* Tell whether numbers are flushed in a turn: unless an update divides by what may be flushed, and nothing more. */
+static int may_flush(const struct turn *turn) {
+    const int64_t *end = (const int64_t *)at(turn->program) + turn->length * WIDTH;
+    for (const int64_t *one = at(turn->program); turn->flushes && one < end; one += WIDTH) {
+        if (one[0] != QUOTIENTS)
+            continue;
+        const double more = !one[5] ? 0 : one[1] == 4 ? *(const float *)at(one[5]) : *(const double *)at(one[5]);
+        if (!(more > (one[1] == 4 ? 1e-12 : 1e-140)))
+            return 0;
+    }
+    return turn->flushes != 0;
 }
 
 /* Return how many steps of a turn were done, up to the first that fails. */
@@ -186,7 +208,10 @@ static int64_t steps(int64_t turns, int64_t count) {
     const struct turn *turn = at(turns);
     int64_t done = 0;
     for (int64_t i = 0; i < count; i++, turn++) {
+        const int64_t before = modes();
+        set_modes(may_flush(turn) ? before | FLUSH : before);
         const int64_t reached = turned(turn);
+        set_modes(before);
         done += reached;
         if (reached < turn->count)
             break;

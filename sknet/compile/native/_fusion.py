@@ -11,7 +11,7 @@ from sknet.compile.native._instructions import MEANING, OPERANDS, WIDTH, Kind, M
 Row = list[int]
 CHUNK = 1 << 10  # elements at a time: a multiple of what vectors and unrolled loops take at once
 MOST = 64  # instructions of a chain
-ALONE = 1 << 13  # elements that BLAS does not share among threads
+ALONE = 1 << 13  # elements that BLAS does not share among threads; a multiple of what `contracted_body` finds
 NUMBER = 8  # bytes of a number that all elements use, at most
 # An array that is used: address, bytes from element to element, its end, and whether it is written.
 Use = tuple[int, int, int, bool]
@@ -54,7 +54,7 @@ def _is_near(known: list[tuple[Row, int, list[Use]]], arrays: set[tuple[int, int
 
 
 def _finished(chain: list[Row], length: int) -> Iterator[Row]:
-    if len(chain) > 1:
+    if len(chain) > 1 or (length > ALONE and chain[0][0] in LENGTHS):
         yield _row(Kind.CHAIN, len(chain), length, CHUNK)
     yield from chain
 
@@ -93,8 +93,6 @@ def _uses_of_loop(row: Row) -> Found:
 
 def _uses_of_level_1(given: Row, length: int, size: int) -> Found:
     _, factor, x, _, y, _ = given
-    if length > ALONE:
-        return NO_USES
     return length, [(factor, 0), (x, size), *([(y, size)] if y else [])], [(y or x, size)]
 
 
@@ -145,12 +143,31 @@ def joined(rows: Iterable[Row]) -> list[Row]:
 def _joined(rows: Iterable[Row]) -> Iterator[Row]:
     before: Row | None = None
     for row in rows:
-        found = None if before is None else (_add_row_relu(before, row) or _mask_positive(before, row))
+        found = None
+        if before is not None:
+            found = _add_row_relu(before, row) or _mask_positive(before, row) or _continued(before, row)
         if found is None and before is not None:
             yield before
         before = row if found is None else found
     if before is not None:
         yield before
+
+
+LENGTHS = {Kind.BLAS: 8, Kind.ADD_MULTIPLE: 9}  # where functions of vectors have their length
+
+
+def _continued(first: Row, second: Row) -> Row | None:
+    """Return one instruction for a function of vectors and of those behind them in memory, likewise."""
+    at = LENGTHS.get(first[0], 0)
+    if not at or second[0] != first[0] or first[at] % ALONE:
+        return None
+    size = first[9] if first[0] == Kind.BLAS else first[1]
+    next_one = list(first)
+    for place in (at - 4, at - 2):
+        next_one[place] += first[at] * size if first[place] else 0
+    next_one[at - 6], next_one[at] = second[at - 6], second[at]
+    both = [*first[:at], first[at] + second[at], *first[at + 1 :]]
+    return both if next_one == second and uses_of(both)[0] else None
 
 
 def _add_row_relu(first: Row, second: Row) -> Row | None:

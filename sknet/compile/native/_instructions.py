@@ -99,7 +99,7 @@ def _address_in(function: Any) -> int | None:
 # -- instructions: a function of the runner and its arguments, mostly addresses ---------------------
 
 WIDTH = 32  # integers per instruction
-TURN = 5  # integers per turn: instructions and their number, steps, the first, and whether threads help
+TURN = 6  # integers per turn, see `turn` of native.h
 MEANING = 31  # field of a loop that only `_fusion` reads: see `Meaning`
 OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
 AXIS, SHARES = 30, 31  # fields of a product: the axis that is divided, and into how many shares
@@ -135,6 +135,7 @@ class Tape:
         self.shared = shared  # from so many multiplications on, shares of a product have one thread of BLAS
         self.rows: list[list[int]] = []
         self._alive: list[np.ndarray] = []
+        self._numbers: dict[tuple[np.dtype, bytes], int] = {}
 
     def address(self, array: np.ndarray) -> int:
         """Return the address of an array, which is kept alive."""
@@ -142,8 +143,12 @@ class Tape:
         return address_of(array)
 
     def number(self, value: float, dtype: np.dtype) -> int:
-        """Return the address of a constant."""
-        return self.address(np.array(value, dtype))
+        """Return the address of a constant, the same for the same."""
+        constant = np.array(value, dtype)
+        key = constant.dtype, constant.tobytes()
+        if key not in self._numbers:
+            self._numbers[key] = self.address(constant)
+        return self._numbers[key]
 
     def add(self, kind: int, *fields: int) -> int:
         """Append an instruction; return its position."""

@@ -256,7 +256,7 @@ class NativeRun:
             program[..., self._outputs, 0] = self._program[self._outputs, 0] = kind
 
     def _turn_of(self, program: int, steps: int, counter: int) -> tuple[int, ...]:
-        return program, len(self._program), steps, counter, self._is_shared
+        return program, len(self._program), steps, counter, self._is_shared, True
 
     # -- in turn with other runs --------------------------------------------------------------
 

@@ -69,12 +69,15 @@ class Instructions:
         """Tell whether a product has shares, or, with 1, is made by one thread of BLAS."""
         return self._tape.has_shares(least)
 
-    def run(self, *, times: int = 1, has_threads: bool = False, is_awake: bool = False) -> bool:
+    def run(
+        self, *, times: int = 1, has_threads: bool = False, is_awake: bool = False, flushes: bool = False
+    ) -> bool:
         """Carry them out; tell whether all succeeded.
 
-        With threads, these share products, or, of those that are awake, also long arrays.
+        With threads, these share products, or, of those that are awake, also long arrays. As in a fit,
+        numbers below the least normal one may be flushed.
         """
         program = np.repeat(self._program, times, axis=0) if times > 1 else self._program
-        turn = np.array([program.ctypes.data, len(program), 1, 0, int(is_awake), 0])
+        turn = np.array([program.ctypes.data, len(program), 1, 0, int(is_awake), int(flushes)])
         with Sharing() if has_threads else nullcontext():
             return needed().steps(turn.ctypes.data, 1) == 1

@@ -164,6 +164,16 @@ def test_a_single_ctrl_c_ends_the_fit_after_the_step(pressed):
     assert_same(weights(net), weights(stopped), f"after {step} steps")
 
 
+@pytest.mark.parametrize("place", ["in_a_network", "in_an_update"])
+def test_calls_see_numbers_below_the_least_normal_one(called, place):
+    found = []
+    called[place].after(5, lambda: found.append(np.array([5e-324, 1e-310]) * 0.5))
+    with warnings.catch_warnings(action="ignore"):
+        made(Update()).fit(X, Y)
+    [found] = found
+    np.testing.assert_array_equal(found, [0.0, 5e-311])
+
+
 # -- errors -------------------------------------------------------------------------------------
 
 

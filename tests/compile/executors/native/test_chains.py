@@ -1,18 +1,24 @@
 """Chains of elementwise calls, and updates in one pass: the bits of the calls, one after the other."""
 
 import platform
+import warnings
 
 import numpy as np
 import pytest
 from scipy.linalg import blas
 
+from sknet import MLPRegressor, config_context
 from sknet.compile.numpy import add_multiple
+from sknet.optim import SGD, Adam, AdamW, RMSprop
 from tests.compile.executors.native.running import Instructions, calling, is_translated, round_otherwise
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
 
+PART = 8192  # elements of a vector that a step adds at a time
 DTYPES = ["float32", "float64"]
 LENGTHS = (1, 2, 7, 16, 31, 33, 64, 100, 1023, 1024, 1025, 1061, 3 * 1024, 7952, 8192, 8193, 20011)
+# Processors that flush numbers below the least normal one.
+FLUSHES = platform.machine() in ("x86_64", "AMD64")
 EXTREME = [0.0, -0.0, 1e-40, -1e-40, 5e-324, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e308, 1e-30, 1.0]
 
 
@@ -29,11 +35,8 @@ def assert_same_numbers(found, expected):
     np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(expected)[known])
 
 
-def assert_as_one_after_the_other(calls, arrays, tiny=0.0):
-    """Compare what calls leave in arrays, in native code and NumPy; return the kinds of instructions.
-
-    Numbers may be apart by what is `tiny`.
-    """
+def assert_as_one_after_the_other(calls, arrays):
+    """Compare what calls leave in arrays, in native code and NumPy; return the kinds of instructions."""
     before = [x.copy() for x in arrays]
     with np.errstate(all="ignore"):
         for call in calls:
@@ -46,10 +49,7 @@ def assert_as_one_after_the_other(calls, arrays, tiny=0.0):
             x[...] = values
         assert instructions.run()
         for x, values in zip(arrays, expected, strict=True):
-            if tiny:
-                np.testing.assert_allclose(x, values, rtol=1e-6 if x.itemsize == 4 else 1e-15, atol=tiny)
-            else:
-                assert_same_numbers(x, values)
+            assert_same_numbers(x, values)
     return instructions.kinds
 
 
@@ -76,7 +76,8 @@ def level_1(dtype):
 
 def moments(x, y, a=0.9, b=0.1):
     scal, axpy = level_1(x.dtype)
-    return [calling(scal, a, x), calling(axpy, y, x, x.size, b)]
+    parts = [(y[i : i + PART], x[i : i + PART]) for i in range(0, x.size, PART)]
+    return [calling(scal, a, x), *[calling(axpy, *part, part[0].size, b) for part in parts]]
 
 
 def squares(g, t, x, a=0.99, b=0.01):
@@ -85,8 +86,9 @@ def squares(g, t, x, a=0.99, b=0.01):
 
 def quotients(v, t, m, w, factor, more):
     sums = [] if more is None else [calling(np.add, t, more, t)]
-    add = calling(add_multiple, level_1(w.dtype)[1], t, w, w.size, factor)
-    return [calling(np.sqrt, v, t), *sums, calling(np.divide, m, t, t), add]
+    axpy, parts = level_1(w.dtype)[1], [(t[i : i + PART], w[i : i + PART]) for i in range(0, w.size, PART)]
+    add = [calling(add_multiple, axpy, *part, part[0].size, factor) for part in parts]
+    return [calling(np.sqrt, v, t), *sums, calling(np.divide, m, t, t), *add]
 
 
 UPDATES = ["MOMENTS", "SQUARES", "QUOTIENTS"]
@@ -104,14 +106,11 @@ def scaled_quotients(v, t, m, w, rate, more, factors):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_update_of_adam_is_three_passes_over_the_nearest_cache(seed, dtype):
-    for n in (n for n in LENGTHS if 1 < n <= 8192):
+    for n in (n for n in LENGTHS if n > 1):
         g, m, v, t, w = arrays = vectors(5, n, dtype, seed)
         factor, more = np.array(-0.01, dtype), np.array(1e-8, dtype)
-        v[...] = np.abs(v)
         calls = [*moments(m, g), *squares(g, t, v), *quotients(v, t, m, w, factor, more)]
-        # Longer ones flush what is less than the least normal number, and divide it by `more`.
-        tiny = np.finfo(dtype).tiny / 1e-8 if seed and n > 1024 else 0.0
-        kinds = assert_as_one_after_the_other(calls, arrays, tiny)
+        kinds = assert_as_one_after_the_other(calls, arrays)
         assert kinds == (["CHAIN", *UPDATES] if n > 1024 else UPDATES)
 
 
@@ -184,25 +183,77 @@ def test_updates_of_arrays_that_share_memory_are_not_one():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("more", [1e-8, 0.0, None])
-def test_moments_below_the_least_normal_number(more, dtype):
-    """They are 0 where divisors stay the same without them, and numbers after the update are not flushed."""
-    n, least = 4000, np.finfo(dtype).tiny
+@pytest.mark.parametrize("n", [40, 4000, 20_000])
+def test_moments_below_the_least_normal_number(n, more, dtype):
+    """Fits flush them where divisors stay the same without them; what follows is not flushed."""
+    least = np.finfo(dtype).tiny
     g, m, v, t, w = (np.zeros(n, dtype) for _ in range(5))
     m[...], v[...], g[::2] = least / 8, least / 4, 0.5
     number = None if more is None else np.array(more, dtype)
     instructions = Instructions(
         [*moments(m, g), *squares(g, t, v), *quotients(v, t, m, w, np.array(-0.01, dtype), number)]
     )
-    assert instructions.kinds == ["CHAIN", *UPDATES]
-    assert instructions.run()
+    assert instructions.kinds == [*["CHAIN"][: n > 1024], *UPDATES]
+    assert instructions.run(flushes=True)
     np.testing.assert_allclose(m[::2], 0.05, rtol=1e-6)
     np.testing.assert_allclose(v[::2], 0.0025, rtol=1e-6)
     if not more:
         ratio = 0.9 / 8 * least / np.sqrt(0.99 / 4 * least)
         np.testing.assert_allclose(w[1::2], -0.01 * ratio, rtol=1e-4)
-    elif platform.machine() in ("x86_64", "AMD64"):  # others are as fast below it
+    elif FLUSHES:
         assert not np.concatenate([x[1::2] for x in (m, v, w)]).any()
     assert np.array(least) / 2 > 0
+
+
+@pytest.mark.parametrize("sizes", [(20, 5), (60, 100), (140, 110)])
+@pytest.mark.parametrize(
+    "optimizer",
+    [SGD(lr=0.1, momentum=0.9), Adam(lr=0.05), AdamW(lr=0.05, weight_decay=0.1), RMSprop(lr=0.05)],
+    ids=lambda optimizer: type(optimizer).__name__,
+)
+@pytest.mark.skipif(not FLUSHES, reason="other processors are as fast")
+def test_fits_leave_no_number_below_the_least_normal_one(optimizer, sizes):
+    """Weights of columns that are always 0 decay for ever."""
+    inputs, hidden = sizes
+    X = np.random.default_rng(0).standard_normal((40, inputs), dtype=np.float32)
+    X[:, inputs // 2 :] = 0
+    net = MLPRegressor(
+        (hidden,),
+        optimizer=optimizer,
+        alpha=0.5,
+        batch_size=20,
+        max_iter=600,
+        tol=0,
+        n_iter_no_change=600,
+        scale_inputs=False,
+        random_state=0,
+    )
+    with config_context(native="always"), warnings.catch_warnings(action="ignore"):
+        net.fit(X, X[:, 0])
+    slots = net.model_.state.optimizer.slots.values()
+    arrays = [*[p.numpy() for p in net.model_.module.parameters()], *slots]
+    least = np.finfo(np.float32).tiny
+    assert not any(((np.abs(x) < least) & (x != 0)).any() for x in arrays)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_that_are_not_one_vector(dtype):
+    """A factor of its own, a gap, a part that reads what the one before has written, or an odd length."""
+    _, axpy = level_1(dtype)
+    whole, n = np.empty(5 * PART, dtype), PART
+    x, y = whole[: 2 * n], whole[2 * n : 4 * n]
+    halves = (x[:n], y[:n]), (x[n:], y[n:])
+    cases = [
+        ([(*halves[0], n, 0.5), (*halves[1], n, 0.5)], 1),
+        ([(*halves[0], n, 0.5), (*halves[1], n, 0.25)], 2),
+        ([(*halves[0], n, 0.5), (x[n:], whole[3 * n + 1 : 4 * n + 1], n, 0.5)], 2),
+        ([(x[:n], x[n:], n, 0.5), (x[n:], y[:n], n, 0.5)], 2),
+        ([(x[:99], y[:99], 99, 0.5), (x[99:n], y[99:n], n - 99, 0.5)], 2),
+    ]
+    for parts, count in cases:
+        whole[...] = np.random.default_rng(0).standard_normal(5 * n)
+        kinds = assert_as_one_after_the_other([calling(axpy, *part) for part in parts], [whole])
+        assert kinds.count("BLAS") == count
 
 
 def test_an_update_against_float64():

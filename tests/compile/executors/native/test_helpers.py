@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -243,6 +244,21 @@ def long_instructions(n):
     for out in results:
         out.fill(0)
     return instructions, results, expected
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_threads_flush_numbers_as_the_one_that_they_help(flushes):
+    """Numbers below the least normal one, which an x86 processor computes slowly, are 0 in a fit alone."""
+    x = np.full(1 << 17, 1e-30, np.float32)
+    out, expected = np.empty_like(x), x * np.float32(1e-9)
+    assert expected.all()
+    instructions = Instructions([calling(np.multiply, x, np.array(1e-9, np.float32), out)])
+    for _ in range(20):
+        with threadpool_limits(2, "blas"):
+            convolved()
+            assert instructions.run(is_awake=True, flushes=flushes)
+        is_flushed = flushes and platform.machine() in ("x86_64", "AMD64")
+        np.testing.assert_array_equal(out, 0 if is_flushed else expected)
 
 
 @pytest.mark.parametrize("n", [1 << 15, (1 << 17) + 1, 200_003])

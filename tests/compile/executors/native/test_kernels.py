@@ -82,7 +82,7 @@ def carried_out(kind, *fields):
     tape = Tape()
     tape.add(kind, *[tape.address(x) if isinstance(x, np.ndarray) else x for x in fields])
     program = tape.finished()
-    turn = np.array([program.ctypes.data, 1, 1, 0, 0])
+    turn = np.array([program.ctypes.data, 1, 1, 0, 0, 0])
     return needed().steps(turn.ctypes.data, 1) == 1
 
 
