@@ -388,7 +388,10 @@ class Encoder:
             parts = np.stack([native.real, native.imag], axis=-1)
             self.spent += parts.nbytes
             return {"complex": parts}
-        raise TypeError(f"{place or 'the object'} is an array of dtype {x.dtype}, which a file cannot hold")
+        raise TypeError(
+            f"{place or 'the object'} is an array of dtype {x.dtype}, which a file cannot hold: "
+            "it holds numbers, booleans, texts, dates and durations"
+        )
 
     def _scorer(self, x: Any, place: str) -> Tree:
         self.spent += RARE_OBJECT
