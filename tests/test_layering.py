@@ -11,7 +11,7 @@ from tests.project import module_name, source_files
 LAYERS = [
     {"exceptions"},
     {"_constraints", "_hints", "_native", "_parallel", "_warnings"},
-    {"_arguments", "_fields"},
+    {"_fields"},
     {
         "_config",
         "_frames",

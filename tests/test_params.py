@@ -19,7 +19,6 @@ from sklearn.utils import _param_validation as theirs
 from sknet import _constraints as ours
 from sknet import _validation as both
 from sknet import nn
-from sknet._arguments import checked, named_errors
 from sknet._fields import (
     ABSENT,
     COUNT,
@@ -40,7 +39,16 @@ from sknet._fields import (
     fields_of,
     shown,
 )
-from sknet._params import Composite, Interval, ParameterObject, StrOptions, resolve, validate_parameters
+from sknet._params import (
+    Composite,
+    Interval,
+    ParameterObject,
+    StrOptions,
+    checked,
+    named_errors,
+    resolve,
+    validate_parameters,
+)
 from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.losses import LogLoss, Ordinal, Quantile
 from sknet.optim import Adam

@@ -73,8 +73,7 @@ from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
 from sknet.graphs._export import Exported, GraphLayers, export_network
 from sknet.losses import LogLoss
-from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import Heads, InUnits, Standardized
+from sknet.losses._wrappers import FunctionLoss, Heads, InUnits, Standardized
 from sknet.nn._layer_outputs import RECORDED, Calls
 from sknet.onnx._writer import Node
 from sknet.ops._windows import Windows

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._parallel import Lock
+from sknet._params import named_errors
 from sknet.autograd._function import Bundle
 from sknet.core import Primitive, Tensor, as_tensor, enable_grad, gradients, user_line
 from sknet.core._backward import exchange_push, notes_of, push

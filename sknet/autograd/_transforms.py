@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sknet import _tree
-from sknet._arguments import checked, named_errors
 from sknet._constraints import is_integer, shown
+from sknet._params import checked, named_errors
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, ones_like, pull_back, zeros_like
 from sknet.device import is_array, to_device

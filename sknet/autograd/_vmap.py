@@ -6,8 +6,8 @@ from operator import index
 from typing import Any
 
 from sknet import _tree
-from sknet._arguments import checked, named_errors
 from sknet._constraints import shown
+from sknet._params import checked, named_errors
 from sknet.core import (
     Primitive,
     Tensor,

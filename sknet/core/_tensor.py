@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
 from sknet._constraints import is_integer, shown
+from sknet._params import named_errors
 from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._backward import Hookable, from_here, move_keeping, newest_first, notes_of

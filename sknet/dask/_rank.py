@@ -12,7 +12,7 @@ from sknet.dask._exchange import Exchange
 from sknet.engine import Batches, Model, ModelState, Score
 from sknet.engine._inputs import Batch, each_input
 from sknet.engine._network import chunk_rows_of, predict_raw
-from sknet.engine._objective import mean_loss
+from sknet.engine._optimizer import mean_loss
 from sknet.engine._remote import SplitStep
 from sknet.estimators._fit import DataSet
 from sknet.exceptions import NonFiniteError

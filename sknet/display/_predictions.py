@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._late import issparse
+from sknet._params import named_errors
 from sknet.display._base import (
     Display,
     as_label,

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._constraints import Interval, satisfies, shown
+from sknet._params import named_errors
 from sknet.callbacks import LearningRateFinder
 from sknet.display._base import Display, as_label, found_callback, network_of
 from sknet.optim.schedules import Progress

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
+from sknet._params import named_errors
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
 from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled

@@ -27,8 +27,7 @@ from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import VERSION, Checkpoint, SavedFit, check_state, read_checkpoint
 from sknet.device import to_device, to_host
 from sknet.engine._batches import Batches
-from sknet.engine._memory import ModelState
-from sknet.engine._model_type import ModelLike
+from sknet.engine._memory import ModelLike, ModelState
 from sknet.exceptions import CallbackWarning, LoadError, StateError
 from sknet.losses import LOSSES
 from sknet.nn import ACTIVATIONS

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._config import config_context, get_config
+from sknet._params import named_errors
 from sknet._random import check_random_state
 from sknet.callbacks._callback import check_callbacks, fresh_callbacks
 from sknet.device import backend, is_array

@@ -10,10 +10,9 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
 from sknet._hints import ForeignAttributes
 from sknet._parallel import Pool
-from sknet._params import explained_call
+from sknet._params import explained_call, named_errors
 from sknet._random import check_random_state
 from sknet.callbacks import Callback
 from sknet.callbacks._callback import Rows
@@ -56,11 +55,13 @@ from sknet.engine._memory import (
     is_seeded,
 )
 from sknet.engine._network import Network, warn_of_overflow
-from sknet.engine._objective import as_operands, batch_terms, checked_targets
 from sknet.engine._optimizer import (
     apply_update,
+    as_operands,
     averaging,
+    batch_terms,
     checked_hyper,
+    checked_targets,
     gradient_into,
     stepping_optimizer,
 )

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from sknet import ops
-from sknet._arguments import named_errors
 from sknet._config import native_core
 from sknet._late import cached_property
 from sknet._parallel import Cache
+from sknet._params import named_errors
 from sknet._warnings import warn_caller
 from sknet.compile import Compiled, capture, native
 from sknet.compile._compile import compile_cached
@@ -20,13 +20,16 @@ from sknet.device import active, backend, device_of, to_device, to_host
 from sknet.engine._checks import are_classes, check_classes, check_classes_for, check_output, n_outputs_of
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import Batch, SparseForm, arguments, computed_dtype, each_input, n_rows
-from sknet.engine._memory import Gradient, StepResult
-from sknet.engine._model_type import ModelLike
-from sknet.engine._objective import MIXING, Strength, as_operands, batch_as_reported, batch_terms
+from sknet.engine._memory import Gradient, ModelLike, StepResult
 from sknet.engine._optimizer import (
+    MIXING,
+    Strength,
     advance,
     apply_update,
+    as_operands,
     averaging,
+    batch_as_reported,
+    batch_terms,
     check_finite_step,
     follow_schedules,
     gradient_into,

@@ -13,14 +13,15 @@ from sknet.core import no_grad
 from sknet.engine._fit import Fit, History, Source
 from sknet.engine._inputs import Batch, each_input
 from sknet.engine._loop import Epochs, Loop, Outcome, Settings, Sums, Validation, run_loop
-from sknet.engine._memory import Gradient
-from sknet.engine._model_type import ModelLike
-from sknet.engine._objective import batch_as_reported, batch_terms, per_output
+from sknet.engine._memory import Gradient, ModelLike
 from sknet.engine._optimizer import (
     advance,
     apply_update,
+    batch_as_reported,
+    batch_terms,
     check_finite_step,
     gradient_into,
+    per_output,
     stepping_optimizer,
 )
 from sknet.engine._programs import Programs, not_compiled

@@ -16,10 +16,8 @@ from sknet.device import namespace
 from sknet.engine._batches import MOST_KEPT, Batches, ComputedRows, Window
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch
-from sknet.engine._memory import Gradient
-from sknet.engine._model_type import ModelLike
-from sknet.engine._objective import per_output, reported
-from sknet.engine._optimizer import advance, check_finite_step, follow_schedules
+from sknet.engine._memory import Gradient, ModelLike
+from sknet.engine._optimizer import advance, check_finite_step, follow_schedules, per_output, reported
 from sknet.engine._programs import GradientInputs, Programs, eager_step
 from sknet.exceptions import NonFiniteError
 from sknet.nn._parameter import latest

@@ -30,9 +30,8 @@ from sknet.engine._device_runner import (
 )
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import any_sparse, each_input
-from sknet.engine._model_type import ModelLike
-from sknet.engine._objective import per_output
-from sknet.engine._optimizer import advance, follow_schedules
+from sknet.engine._memory import ModelLike
+from sknet.engine._optimizer import advance, follow_schedules, per_output
 from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
 from sknet.engine._programs import DeviceOutputs, check_repeatable, is_made_of, made_of
 from sknet.engine._runner_cache import steps_for

@@ -9,9 +9,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_container_adapter
 from sklearn.utils.validation import _check_feature_names, _check_feature_names_in, check_is_fitted
 
-from sknet._arguments import named_errors
 from sknet._fields import Named, shown
-from sknet._params import PlainNumbers
+from sknet._params import PlainNumbers, named_errors
 from sknet.device import arrays_in, device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine._layer_outputs import layer_rows, model_layer

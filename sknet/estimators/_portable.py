@@ -17,8 +17,7 @@ from sknet.exceptions import CaptureError, DeviceError, GraphError, StateError
 from sknet.graphs import GraphModule
 from sknet.graphs._export import export_function, export_network
 from sknet.losses import Loss
-from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import Averaged, FrozenLoss, Heads
+from sknet.losses._wrappers import Averaged, FrozenLoss, FunctionLoss, Heads
 from sknet.nn import Module
 
 KNOWN = {"sknet", "numpy", "scipy", "sklearn"}

@@ -11,7 +11,7 @@ from sknet._late import available_if
 from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
-from sknet.engine._objective import mean_loss
+from sknet.engine._optimizer import mean_loss
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import lengths_of, r2_of_seen, score_weights, step_weights, targets_to_score

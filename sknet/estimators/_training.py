@@ -40,8 +40,7 @@ from sknet.estimators._targets import Bounds, numbers_of
 from sknet.estimators._validation import check_some_weight, data_sets, new_score_of, split_rows
 from sknet.exceptions import LoadError
 from sknet.losses import Loss
-from sknet.losses._function import FunctionLoss
-from sknet.losses._wrappers import Columns, WithOffset, without_offset
+from sknet.losses._wrappers import Columns, FunctionLoss, WithOffset, without_offset
 
 MOST_DEVIATIONS = 10.0  # of later targets, in units of the first ones: beyond, fits take many times as long
 MOST_USUAL = 100.0  # of half of the later targets: beyond, usual numbers of passes learn nothing

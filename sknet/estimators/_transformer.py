@@ -15,7 +15,7 @@ from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._layer_outputs import Chosen, model_layer, part_rows
-from sknet.engine._objective import mean_loss
+from sknet.engine._optimizer import mean_loss
 from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import without_padding

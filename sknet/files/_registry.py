@@ -59,8 +59,7 @@ PARTS = {
     "sknet.losses.extend": _parts_of(
         "losses",
         _classification="ClippedLogLoss",
-        _function="FunctionLoss",
-        _wrappers="Averaged Columns FrozenLoss Heads Standardized WithOffset",
+        _wrappers="Averaged Columns FrozenLoss FunctionLoss Heads Standardized WithOffset",
     ),
     "sknet.nn.extend": _parts_of(
         "nn",

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._late import version_of
+from sknet._params import named_errors
 from sknet.callbacks._checkpoint import checked_fit
 from sknet.engine import Model
 from sknet.engine._model_copies import slim_model

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._late import issparse
+from sknet._params import named_errors
 from sknet.freezing._encoders import (
     Branch,
     Chain,

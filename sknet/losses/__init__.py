@@ -6,9 +6,9 @@ Each is a small parameter object without state, known by scikit-learn's name or 
 import typing as _typing
 from typing import Any
 
-from sknet._arguments import named_errors as _named_errors
 from sknet._constraints import invalid as _invalid
 from sknet._hints import module_getattr as _module_getattr
+from sknet._params import named_errors as _named_errors
 from sknet._params import resolve
 from sknet.losses._base import Loss, Scaling
 from sknet.losses._classification import (
@@ -22,7 +22,6 @@ from sknet.losses._classification import (
     Ordinal,
 )
 from sknet.losses._ctc import CTC
-from sknet.losses._function import FunctionLoss as _FunctionLoss
 from sknet.losses._ranking import CosineEmbedding, MarginRanking, TripletMargin
 from sknet.losses._regression import (
     AbsoluteError,
@@ -36,6 +35,7 @@ from sknet.losses._regression import (
     Tweedie,
 )
 from sknet.losses._survival import AFT, Cox
+from sknet.losses._wrappers import FunctionLoss as _FunctionLoss
 
 __all__ = [
     "AFT",

@@ -13,11 +13,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_method_params, _num_samples
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._frames import is_frame
 from sknet._parallel import jobs_of
-from sknet._params import described_by
+from sknet._params import described_by, named_errors
 from sknet.engine._many import are_sent
 from sknet.engine._scheduler import grouped
 from sknet.estimators._head_scoring import scoring_by_target

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
 from sknet._constraints import is_integer, shown
 from sknet._fields import COUNT, Together
 from sknet._hints import or_names, suggestion
 from sknet._parallel import Lock
-from sknet._params import same
+from sknet._params import named_errors, same
 from sknet._warnings import warn_caller
 from sknet.core import Primitive, Tensor, TracedArray, no_grad
 from sknet.device import Device, backend

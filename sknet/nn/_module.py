@@ -15,12 +15,11 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
 from sknet._constraints import PLAIN, plain, shown
 from sknet._fields import ABSENT, COUNT
 from sknet._hints import MissingAttributeError, hints, or_names, parameter_hint, suggestion
 from sknet._late import above
-from sknet._params import Interval, check_values
+from sknet._params import Interval, check_values, named_errors
 from sknet._random import check_random_state
 from sknet.core import HookHandle, Tensor, as_tensor
 from sknet.device import Device, available, check_float_dtype, is_array, to_device, to_host

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
+from sknet._params import named_errors
 from sknet._tree import leaves, map_leaves
 from sknet.core import Primitive, Tensor
 from sknet.nn._hooks import Hooks

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
+from sknet._params import named_errors
 from sknet.device import to_host
 from sknet.exceptions import StateError
 from sknet.nn._module import Module, join, nearest

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet import nn
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._late import optional
+from sknet._params import named_errors
 from sknet._tree import map_leaves
 from sknet._warnings import warn_caller
 from sknet.compile import Equation, Graph, capture

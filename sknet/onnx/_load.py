@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet._arguments import named_errors
 from sknet._fields import Named
+from sknet._params import named_errors
 from sknet.core import Tensor
 from sknet.exceptions import LoadError
 from sknet.onnx import _read_elementwise, _read_neural, _read_shapes  # noqa: F401  for READ

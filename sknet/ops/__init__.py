@@ -11,7 +11,6 @@ from sknet.ops import _methods, linalg
 from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._convolution import *  # noqa: F403
-from sknet.ops._create import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
 from sknet.ops._indexing import *  # noqa: F403
 from sknet.ops._interpolate import *  # noqa: F403

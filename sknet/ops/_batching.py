@@ -13,10 +13,9 @@ from typing import Any
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, bind
 from sknet.device import is_array
-from sknet.ops._create import arange, zeros
 from sknet.ops._elementwise import remainder, square
 from sknet.ops._reduce import sum
-from sknet.ops._shape import broadcast_to, moveaxis, reshape, stack
+from sknet.ops._shape import arange, broadcast_to, moveaxis, reshape, stack, zeros
 
 Operands = Sequence[Any]
 Mapped = Sequence[bool]

@@ -12,10 +12,9 @@ from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Namespace, backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.ops._create import ones
 from sknet.ops._elementwise import equal, where
 from sknet.ops._rules import broadcast, unbroadcast, zeros_into
-from sknet.ops._shape import expand_dims
+from sknet.ops._shape import expand_dims, ones
 
 __all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
 

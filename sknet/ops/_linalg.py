@@ -9,11 +9,10 @@ from sknet.core import Primitive, Tensor, bind
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.ops._create import eye, tril, triu
 from sknet.ops._elementwise import equal, logical_and, multiply, where
 from sknet.ops._products import diagonal, matmul
 from sknet.ops._rules import broadcast, floating, unbroadcast
-from sknet.ops._shape import broadcast_to, concat, expand_dims, matrix_transpose, squeeze
+from sknet.ops._shape import broadcast_to, concat, expand_dims, eye, matrix_transpose, squeeze, tril, triu
 
 # -- equations, inverses and determinants -----------------------------------------------------
 

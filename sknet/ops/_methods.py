@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._arguments import named_errors
+from sknet._params import named_errors
 from sknet.core import Methods, Tensor
 from sknet.core._tensor import OF_NUMPY
 

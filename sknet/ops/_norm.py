@@ -11,11 +11,10 @@ from sknet.core import _primitive as kinds
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._batching import batching
-from sknet.ops._create import zeros
 from sknet.ops._elementwise import sqrt, square
 from sknet.ops._reduce import mean, sum
 from sknet.ops._rules import SharedRule, check_floating
-from sknet.ops._shape import broadcast_to, concat, lengths_of, reshape
+from sknet.ops._shape import broadcast_to, concat, lengths_of, reshape, zeros
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 

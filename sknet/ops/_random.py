@@ -9,9 +9,9 @@ from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bi
 from sknet.core import _primitive as kinds
 from sknet.device import Device, Namespace, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
-from sknet.ops._create import zeros_like
 from sknet.ops._elementwise import greater_equal, maximum, where
 from sknet.ops._rules import check_floating
+from sknet.ops._shape import zeros_like
 
 __all__ = ["dropout", "dropout_mask"]
 

@@ -10,7 +10,6 @@ from sknet.core import _primitive as kinds
 from sknet.core import _primitive as p
 from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._create import full, ones_like, zeros_like
 from sknet.ops._elementwise import abs, equal, maximum, not_equal, sqrt, square, where
 from sknet.ops._rules import EveryOperand, astype_like, broadcast, floating
 from sknet.ops._shape import (
@@ -19,9 +18,12 @@ from sknet.ops._shape import (
     concat,
     expand_dims,
     flip,
+    full,
     moveaxis,
+    ones_like,
     reshape,
     take_slice,
+    zeros_like,
 )
 
 __all__ = [

@@ -11,7 +11,6 @@ import numpy as np
 from sknet.compile._calls import NO_SLOTS, Call, Name, Writer
 from sknet.compile._graph import Equation, Graph, Operand, Variable, parsed
 from sknet.compile._plan import Finish, Plan
-from sknet.compile.numpy import _indexing as _indexing  # registers its emitters
 from sknet.compile.numpy._emitters import REAL, emit, scratch_of
 from sknet.compile.passes import Group, fuse
 from sknet.core import PRIMITIVES

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 
-from sknet._arguments import named_errors
 from sknet._constraints import shown
 from sknet._fields import ABSENT, POSITIVE, Named
-from sknet._params import Interval, StrOptions, described_by
+from sknet._params import Interval, StrOptions, described_by, named_errors
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
