@@ -23,6 +23,7 @@ from sknet.device._backend import (
     device_of,
     is_array,
     is_floating,
+    leased,
     namespace,
     on_device,
     philox_uniform,
@@ -35,7 +36,6 @@ from sknet.device._backend import (
     to_host,
 )
 from sknet.device._feed import Feed, Issued
-from sknet.device._lease import leased
 from sknet.device._products import Ending, Form, form_of
 
 __all__ = [

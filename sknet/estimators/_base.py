@@ -37,12 +37,11 @@ from sknet.engine._layer_outputs import drawn_rows
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import network_of, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._attributions import Attributions
 from sknet.estimators._checks import check_X
 from sknet.estimators._fit import EARLIER, Compared, FitArguments, Fitted, Recipe, Request, are_several
 from sknet.estimators._fitting import SupportsCallbacks, fit_as_task, fit_network, train_again
 from sknet.estimators._inputs import Encoded, Inputs, RowsWithOffset, may_be_missing, sample_of
-from sknet.estimators._layers import HiddenLayers
+from sknet.estimators._layers import Attributions, HiddenLayers
 from sknet.estimators._members import fit_members
 from sknet.estimators._offset import apply_offset
 from sknet.estimators._scaling import InputScaling

@@ -14,7 +14,6 @@ from sknet._frames import gaps_in, is_collection
 from sknet._late import available_if
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
-from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import (
     accuracy_of_seen,
@@ -29,6 +28,7 @@ from sknet.estimators._checks import (
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
 from sknet.estimators._heads import gives_probabilities
 from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._layers import chosen_classes
 from sknet.estimators._targets import (
     ClassEncoder,
     ClassTargets,

@@ -18,7 +18,6 @@ from sknet.callbacks import Callback
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._architecture import Architecture, WithHeads
-from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import r2_of_seen
 from sknet.estimators._classifier import class_weighted
@@ -32,6 +31,7 @@ from sknet.estimators._head_targets import (
     labels_of,
 )
 from sknet.estimators._inputs import follows_namespace, on_host, with_lengths
+from sknet.estimators._layers import numbered
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._net import MODULE, NetOptions
 from sknet.estimators._options import CONSTRAINTS, DRAWS, SCALE_TARGET, NamedOptions, check_loss_of_logits

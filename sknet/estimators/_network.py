@@ -134,7 +134,8 @@ def take_model(data: Data) -> Network:
     table, dtype = data.table, request.dtype(data.rows.X)
     random_state = recipe.random_state if table is None else table.random_state
     network, rows, loss = _new_network(data, dtype)
-    rows, loss = take_offset(request, rows, loss)
+    if request.given.offset is not None:
+        rows, loss = take_offset(request, rows, loss)
     model = Model(
         network,
         loss=loss,
@@ -237,7 +238,9 @@ def _built(data: Data, loss: Loss) -> nn.Module:
     """Return a new network, with outputs for each of several heads, and monotonic where that is demanded."""
     (estimator, recipe, *_), table = data.request, data.table
     cst = recipe.monotonic_cst
-    directions = directions_of(estimator, cst) if table is None else table.directions
+    directions = None if table is None else table.directions
+    if table is None and cst is not None:
+        directions = directions_of(estimator, cst)
     if directions is not None:
         check_one_direction(estimator._targets.task, loss)
     n_outputs = getattr(loss, "outputs", None) or _n_outputs(estimator, loss)

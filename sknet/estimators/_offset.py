@@ -218,8 +218,3 @@ class OffsetScore(Score):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._score.load_state(state)
-
-
-def scores_with_offset(new_score: Callable[[], Score], loss: Loss) -> Callable[[], Score]:
-    """Return a function that creates an empty score of outputs with the offsets of a fit, if it has some."""
-    return (lambda: OffsetScore(new_score(), loss)) if isinstance(loss, WithOffset) else new_score

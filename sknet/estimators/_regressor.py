@@ -12,7 +12,6 @@ from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.engine._optimizer import mean_loss
-from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._checks import lengths_of, r2_of_seen, score_weights, step_weights, targets_to_score
 from sknet.estimators._fit import FitArguments, Recipe
@@ -23,6 +22,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
 )
 from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
+from sknet.estimators._layers import chosen_predictions
 from sknet.estimators._targets import ArrayTargets, RealTargets
 from sknet.losses._wrappers import Averaged, WithOffset
 

@@ -16,14 +16,13 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine._inputs import first_input
 from sknet.engine._layer_outputs import Chosen, model_layer, part_rows
 from sknet.engine._optimizer import mean_loss
-from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._checks import without_padding
 from sknet.estimators._fit import FitArguments, Recipe
 from sknet.estimators._frozen import FrozenTransformer
 from sknet.estimators._heads import checked_codes, has_decoder
 from sknet.estimators._inputs import as_host, follows_namespace, on_host
-from sknet.estimators._layers import HiddenLayers, LayerOutput
+from sknet.estimators._layers import HiddenLayers, LayerOutput, numbered
 from sknet.estimators._network import reconstructed
 from sknet.estimators._options import NamedOptions
 from sknet.estimators._targets import DECODER, ArrayTargets, RealTargets, prediction_of

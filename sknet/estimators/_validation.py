@@ -1,7 +1,7 @@
 """The validation of a fit: which rows are held out, what is measured there, and what decides when to stop."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -21,11 +21,11 @@ from sknet.estimators._checks import check_weights, filled, weighted_targets, wi
 from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Request, is_auto
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
-from sknet.estimators._offset import check_offset, scores_with_offset
-from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scoring, check_scoring
+from sknet.estimators._offset import OffsetScore, check_offset
+from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scorer, Scoring, check_scoring
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
-from sknet.losses._wrappers import without_offset
+from sknet.losses._wrappers import WithOffset, without_offset
 
 Split = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 FEWEST = 2  # rows of a validation: R2 of a single one is not defined
@@ -371,11 +371,26 @@ def new_score_of(
     network: Network, model: Model, part: DataSet, batches: Batches, *, is_training: bool = True
 ) -> Callable[[], Score]:
     """Return a function that creates empty scores for some rows."""
-    own, scorers, monitor = network.request.estimator, network.scoring.scorers, network.monitor
+    scorers, loss = network.scoring.scorers, model.loss_function
     if scorers is None:
-        return scores_with_offset(own._score_of(batches, model), model.loss_function)
+        new_score = network.request.estimator._score_of(batches, model)
+    else:
+        new_score = _measured(network, scorers, model, part, batches, is_training)
+    return (lambda: OffsetScore(new_score(), loss)) if isinstance(loss, WithOffset) else new_score
+
+
+def _measured(
+    network: Network,
+    scorers: Sequence[Scorer],
+    model: Model,
+    part: DataSet,
+    batches: Batches,
+    is_training: bool,
+) -> Callable[[], Score]:
+    """Return a function that creates empty scores by scorers."""
     from sknet.estimators._head_scoring import evaluated  # most fits have no scorers
 
+    own, monitor = network.request.estimator, network.monitor
     what = "the training rows" if is_training else "the validation rows"
     decides = "" if is_training else monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)
@@ -396,7 +411,7 @@ def new_score_of(
         return found
 
     names = [scorer.name for scorer in scorers]
-    return scores_with_offset(lambda: Gathered(batches.n_samples, compute, names), model.loss_function)
+    return lambda: Gathered(batches.n_samples, compute, names)
 
 
 def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:

@@ -18,7 +18,6 @@ from sknet.nn._lazy import LazyConvTranspose1d as LazyConvTranspose1d
 from sknet.nn._lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from sknet.nn._lazy import LazyLinear as LazyLinear
 from sknet.nn._lazy import ModuleFactory as ModuleFactory
-from sknet.nn._lazy import is_lazy as is_lazy
 from sknet.nn._lazy import largest_activation as largest_activation
 from sknet.nn._lazy import materialize as materialize
 from sknet.nn._module import Keys as Keys
@@ -26,6 +25,7 @@ from sknet.nn._module import Module as Module
 from sknet.nn._module import StateDict as StateDict
 from sknet.nn._module import bindings as bindings
 from sknet.nn._module import functional_call as functional_call
+from sknet.nn._module import is_lazy as is_lazy
 from sknet.nn._parameter import Parameter as Parameter
 from sknet.nn._parameter import Scope as Scope
 from sknet.nn._parameter import run as run

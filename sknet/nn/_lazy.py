@@ -20,7 +20,7 @@ from sknet.core import Primitive, Tensor, TracedArray, no_grad
 from sknet.device import Device, backend
 from sknet.exceptions import DeviceError, ShapeError, StateError
 from sknet.nn import init
-from sknet.nn._module import Module, check_arguments, copy_with
+from sknet.nn._module import Module, check_arguments, copy_with, is_lazy
 from sknet.nn._parameter import Binding, Scope, note_structure, run
 from sknet.nn.layers._conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from sknet.nn.layers._linear import Linear
@@ -224,6 +224,7 @@ class Lazy(Module):
     'Scale'
     """
 
+    _is_lazy = True
     _ordinary: type[Module]
     _infer: str
     _axis: int
@@ -415,29 +416,6 @@ class LazyConvTranspose2d(Lazy, ConvTranspose2d, infer="in_channels", axis=-3):
     >>> layer
     ConvTranspose2d(2, 8, kernel_size=3)
     """
-
-
-@named_errors
-def is_lazy(module: Module) -> bool:
-    """Tell whether there is a module here or below whose shapes are not known yet.
-
-    Parameters
-    ----------
-    module : Module
-        Where to look.
-
-    Returns
-    -------
-    bool
-        True until `materialize` or the first call.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> is_lazy(nn.LazyLinear(3)), is_lazy(nn.Linear(2, 3))
-    (True, False)
-    """
-    return any(isinstance(each, Lazy) for each in module.modules())
 
 
 @named_errors

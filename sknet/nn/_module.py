@@ -471,6 +471,7 @@ class Module(Registry):
 
     _training = True
     _held = False
+    _is_lazy = False  # a subclass has sizes that are not known yet
     _hooks: Hooks | None = None
     _init_version: int | None = None
     _version = 1
@@ -1168,3 +1169,26 @@ def _article(value: Any) -> str:
         if isinstance(value, type)
         else f"an object of type {type(value).__name__}"
     )
+
+
+@named_errors
+def is_lazy(module: Module) -> bool:
+    """Tell whether there is a module here or below whose shapes are not known yet.
+
+    Parameters
+    ----------
+    module : Module
+        Where to look.
+
+    Returns
+    -------
+    bool
+        True until `materialize` or the first call.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> is_lazy(nn.LazyLinear(3)), is_lazy(nn.Linear(2, 3))
+    (True, False)
+    """
+    return any(each._is_lazy for each in module.modules())

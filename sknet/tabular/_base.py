@@ -30,11 +30,11 @@ from sknet.engine._model_copies import slim_model
 from sknet.engine._scheduler import grouped, run_in_threads
 from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
-from sknet.estimators._attributions import check_steps
 from sknet.estimators._checks import check_weights, check_y, filled, weights_of_known, with_missing
 from sknet.estimators._computation import Computation, n_offsets_of, outputs_of
 from sknet.estimators._head_scoring import evaluated
 from sknet.estimators._inputs import with_offset
+from sknet.estimators._layers import check_steps
 from sknet.estimators._offset import (
     adding_offset,
     check_offset,

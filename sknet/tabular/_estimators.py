@@ -9,10 +9,10 @@ from sknet._fields import Arrays, Each, Together
 from sknet._frames import as_array
 from sknet._params import described_by, store_parameters
 from sknet._validation import StrOptions
-from sknet.estimators._attributions import chosen_classes, chosen_predictions
 from sknet.estimators._checks import accuracy_of_seen, check_weights, r2_of_seen, score_weights
 from sknet.estimators._classifier import class_weighted
 from sknet.estimators._inputs import dense_targets, with_offset
+from sknet.estimators._layers import chosen_classes, chosen_predictions
 from sknet.estimators._targets import (
     ClassTargets,
     ColumnTargets,
