@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _heads, _maps, _recurrent, _rules, _splits
+from sknet.compile.cuda import _heads, _maps, _precisions, _recurrent, _rules
 from sknet.compile.numpy import _emitters, _executor
 from sknet.compile.passes import fuse
 from sknet.engine import _batches, _device_runner, _network, _runners
@@ -28,7 +28,7 @@ OF_PROGRAMS = {
     "rows that a thread of a recurrent layer adds": [(_recurrent, "TOGETHER")],
     "bytes of columns of a convolution": [(_rules, "MOST_COLUMNS")],
     "indices that all threads read": [(_rules, "MOST_LOOKS")],
-    "multiplications of a product in three parts": [(_splits, "LEAST_PRODUCTS")],
+    "multiplications of a product in three parts": [(_precisions, "LEAST_PRODUCTS")],
 }
 OF_RUNS = {
     "seconds of a block of steps": [(_runners, "SECONDS")],

@@ -8,7 +8,7 @@ written into the slot of a donated input. A value that only one kernel uses need
 
 import math
 import mmap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,6 +122,7 @@ def _peak(buffers: list[Buffer]) -> int:
 # -- views: equations that compute nothing; their arrays are made once, when memory is assigned --
 
 
+HALF = np.dtype(np.uint16)  # which stands for bfloat16
 SMALL = np.empty(1 << 16, np.uint8)  # the memory of all arrays that nobody accesses and that fit into it
 
 
@@ -132,9 +133,10 @@ def _untouched(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Views:
-    """Views among the variables of a graph, and their bases."""
+    """Views among the variables of a graph, and their bases; some arrays are stored in bfloat16."""
 
-    def __init__(self, equations: Iterable[Equation] = ()) -> None:
+    def __init__(self, equations: Iterable[Equation] = (), halves: Collection[Variable] = ()) -> None:
+        self._halves = halves
         self._sources: dict[Variable, Variable] = {}
         self._whole: dict[Variable, bool] = {}
         # Arrays with the right strides, whose memory is never accessed.
@@ -159,8 +161,16 @@ class Views:
         """Return an array with arbitrary values and the memory layout of `x`."""
         found = self._ghosts.get(x)
         if found is None:
-            found = self._ghosts[x] = _untouched(x.shape, x.dtype)
+            found = self._ghosts[x] = _untouched(x.shape, self.dtype(x))
         return found
+
+    def dtype(self, x: Variable) -> np.dtype[Any]:
+        """Return the dtype of an array in memory: that of its elements, or uint16 for bfloat16."""
+        return HALF if self._halves and self.root(x) in self._halves else x.dtype
+
+    def nbytes(self, x: Variable) -> int:
+        """Return how many bytes an array has."""
+        return x.size * self.dtype(x).itemsize if self._halves else x.nbytes
 
     def is_view(self, equation: Equation) -> bool:
         """Tell whether an equation's output is a view of its operand."""
@@ -252,6 +262,8 @@ class Plan:
         Arrays start at multiples of this many bytes.
     beside : mapping of int to int
         Groups that run beside those after them, and the first group that comes after each.
+    halves : collection of Variable, default=()
+        Values of float32 whose arrays hold bfloat16.
 
     Attributes
     ----------
@@ -299,12 +311,13 @@ class Plan:
         scratch: Scratch,
         alignment: int = ALIGNMENT,
         beside: Mapping[int, int] | None = None,
+        halves: Collection[Variable] = (),
     ) -> None:
         self.graph = graph
         self.groups = groups
         self.beside = {} if beside is None else beside
         self.equations = [equation for group in groups for equation in group.equations]
-        self.views = Views(self.equations)
+        self.views = Views(self.equations, halves)
         self.buffers: dict[Variable, Buffer] = {}
         self.scratch: dict[Equation, list[Buffer]] = {}
         self.copies: list[tuple[Variable, Variable]] = []
@@ -408,7 +421,9 @@ class Plan:
         for x in _replaceable(equation):
             source = self.views.root(x)
             known = source in self._first and source not in self.buffers and self.views.is_whole(x)
-            spent = known and self._last[source] == time and source.nbytes == root.nbytes
+            spent = (
+                known and self._last[source] == time and self.views.nbytes(source) == self.views.nbytes(root)
+            )
             if spent and self._aligned(equation, source):
                 self.buffers[source] = self.buffers[root]
                 return self._begun(source)
@@ -467,7 +482,7 @@ class Plan:
             return False
         time = self._first[root]
         equation = self.equations[time]
-        if root.nbytes != donor.nbytes or donor in self.graph.outputs:
+        if self.views.nbytes(root) != self.views.nbytes(donor) or donor in self.graph.outputs:
             return False
         if self._last.get(donor, -1) > self._read_until(root):
             return False
@@ -499,7 +514,7 @@ class Plan:
         return all(
             self.views.is_whole(x)
             and x.shape == output.shape
-            and x.dtype.itemsize == output.dtype.itemsize
+            and self.views.dtype(x).itemsize == self.views.dtype(output).itemsize
             and (x.shape == reader.output.shape or self._reduces(reader))
             for x, reader in mine
         )
@@ -521,7 +536,7 @@ class Plan:
 
     def _nbytes(self, x: Variable) -> int:
         if x not in self.in_groups:
-            return x.nbytes
+            return self.views.nbytes(x)
         rows = self.groups[self._group_of[x]].rows
         return x.nbytes // x.shape[0] * rows
 
@@ -537,7 +552,7 @@ class Plan:
             buffer = self.buffers[root]
             if buffer.kind != "arena" or buffer.parent is not None or buffer.is_assembled:
                 continue
-            if x.shape != output.shape or root.nbytes != output.nbytes:
+            if x.shape != output.shape or self.views.nbytes(root) != self.views.nbytes(output):
                 continue
             if not group.fused and self._last[root] != time:
                 continue
@@ -619,7 +634,7 @@ class Plan:
             shape = output.shape
             if output in self.in_groups:
                 shape = (self.groups[self._group_of[output]].rows, *shape[1:])
-            place = buffer.place(shape, output.dtype)
+            place = buffer.place(shape, self.views.dtype(output))
             number = numbers.setdefault(place, len(places))
             if number == len(places):
                 places.append(place)

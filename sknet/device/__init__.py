@@ -36,9 +36,10 @@ from sknet.device._backend import (
     to_host,
 )
 from sknet.device._feed import Feed, Issued
-from sknet.device._products import Ending, Form, form_of
+from sknet.device._products import HALVES, Ending, Form, form_of
 
 __all__ = [
+    "HALVES",
     "PRECISIONS",
     "Backend",
     "Branch",

@@ -22,6 +22,7 @@ from sknet.device._backend import (
     register,
 )
 from sknet.device._products import (
+    HALVES,
     NO_ENDING,
     Ending,
     Form,
@@ -285,6 +286,8 @@ class CupyBackend(Backend):
         made = self._lt_products(on_device, precision)
 
         def product(x: Any, y: Any, out: Any, ending: Ending | None = None) -> Callable[[], Any]:
+            if ending is None and precision == HALVES:  # CuPy would multiply the integers
+                return made.finished(x, y, out, NO_ENDING)
             if ending is None:
                 return made.prepared(x, y, out, NO_ENDING) or self._product(x, y, out)
             return made.finished(x, y, out, ending)

@@ -54,6 +54,8 @@ class Ending(NamedTuple):
 
 
 NO_ENDING = Ending()
+HALVES = "arrays in bfloat16"  # the precision of products of such arrays, whose NumPy dtype is uint16
+OF_HALVES = {"uint16": "bfloat16 to bfloat16", "uint16 to float32": "bfloat16 to float32"}
 
 
 class Form(NamedTuple):
@@ -80,8 +82,14 @@ class Form(NamedTuple):
 
         Inner products of two vectors stay as they are: sums of losses and of squares are computed so.
         """
+        if precision == HALVES:
+            return self._replace(dtype=OF_HALVES.get(self.dtype, self.dtype))
         is_inner = self.x.rows == self.y.columns == 1
         return self if self.dtype != "float32" or is_inner else self._replace(dtype=precision)
+
+    def in_halves(self) -> list[Self]:
+        """Return the forms of these products of arrays in bfloat16, into such an array or into float32."""
+        return [self._replace(dtype=dtype) for dtype in OF_HALVES.values()]
 
     def __str__(self) -> str:
         shapes = f"({self.x.rows}, {self.x.columns}) @ ({self.y.rows}, {self.y.columns})"
@@ -89,7 +97,8 @@ class Form(NamedTuple):
 
 
 def form_of(x: Any, y: Any, out: Any) -> Form | None:
-    if not (x.dtype == y.dtype == out.dtype and x.size and y.size):
+    dtype = out.dtype.name if x.dtype == out.dtype else f"{x.dtype.name} to {out.dtype.name}"
+    if not (x.dtype == y.dtype and (x.dtype == out.dtype or dtype in OF_HALVES) and x.size and y.size):
         return None
     lifted = [
         _lifted(x, x.ndim > 1, True),
@@ -107,7 +116,7 @@ def form_of(x: Any, y: Any, out: Any) -> Form | None:
     a, b, c = found
     if a is None or b is None or c is None or not c.in_rows:
         return None
-    return _as_one(Form(out.dtype.name, math.prod(batch), a, b, c))
+    return _as_one(Form(dtype, math.prod(batch), a, b, c))
 
 
 Lifted = tuple[tuple[int, ...], tuple[int, ...]]
@@ -181,19 +190,24 @@ STATUS = {
 
 
 class Kind(NamedTuple):
-    """The number of a dtype, that of the type to compute in, and the type of scalars in C."""
+    """The numbers of dtypes of factors, computation, result and scalars, and the type of scalars in C."""
 
     dtype: int
     compute: int
     scalar: Any
+    out: int
+    factor: int
 
 
 KINDS = {
-    "float64": Kind(1, 70, ctypes.c_double),
-    "float32": Kind(0, 68, ctypes.c_float),
+    "float64": Kind(1, 70, ctypes.c_double, 1, 1),
+    "float32": Kind(0, 68, ctypes.c_float, 0, 0),
     # Of arrays of float32, whose elements are rounded on the way to the tensor cores; sums are float32.
-    "tf32": Kind(0, 77, ctypes.c_float),
-    "bfloat16": Kind(0, 75, ctypes.c_float),
+    "tf32": Kind(0, 77, ctypes.c_float, 0, 0),
+    "bfloat16": Kind(0, 75, ctypes.c_float, 0, 0),
+    # Of arrays of bfloat16. A vector, and what is added, has the dtype of the result.
+    "bfloat16 to bfloat16": Kind(14, 68, ctypes.c_float, 14, 0),
+    "bfloat16 to float32": Kind(14, 68, ctypes.c_float, 0, 0),
 }
 
 
@@ -310,7 +324,8 @@ class Library:
         kind = _kind(form.dtype)
         if kind is None:
             return None
-        layouts = [self._layout(each, form, kind) for each in (form.y, form.x, form.out)]
+        layouts = [self._layout(each, form, kind.dtype) for each in (form.y, form.x)]
+        layouts.append(self._layout(form.out, form, kind.out))
         product = self.described(form, parts, at)  # the search depends on how its addresses are aligned
         aligned = tuple(min(address & -address, ALIGNMENT) for address in at[: len(OF_ALIGNMENTS)])
         found = self._search(form, [product, *layouts], aligned, which)
@@ -326,7 +341,7 @@ class Library:
         kind = _kind(form.dtype)
         if kind is None:
             raise DeviceError(f"cuBLASLt has no products like {form}")
-        product = self._made("MatmulDesc", form, kind.compute, kind.dtype)
+        product = self._made("MatmulDesc", form, kind.compute, kind.factor)
         for attribute, factor in zip(TRANSPOSES, (form.y, form.x), strict=True):
             if not factor.in_rows:
                 self._set("MatmulDesc", form, product, attribute, ctypes.c_int(TRANSPOSED))
@@ -343,10 +358,10 @@ class Library:
         """Free the memory of a descriptor."""
         self.call("MatmulDescDestroy", "a product", product)
 
-    def _layout(self, each: Matrices, form: Form, kind: Kind) -> ctypes.c_void_p:
+    def _layout(self, each: Matrices, form: Form, dtype: int) -> ctypes.c_void_p:
         neighbours, lines = (each.columns, each.rows) if each.in_rows else (each.rows, each.columns)
         sizes = ctypes.c_uint64(neighbours), ctypes.c_uint64(lines), ctypes.c_int64(each.stride)
-        made = self._made("MatrixLayout", form, kind.dtype, *sizes)
+        made = self._made("MatrixLayout", form, dtype, *sizes)
         if form.number > 1:
             self._set("MatrixLayout", form, made, OF_BATCH, ctypes.c_int(form.number))
             self._set("MatrixLayout", form, made, OF_BATCH_STRIDE, ctypes.c_int64(each.batch_stride))

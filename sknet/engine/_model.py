@@ -107,9 +107,10 @@ class Model(ForeignAttributes):
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
         scikit-learn's networks. It applies to parameters with two or more axes, so not to biases.
     dtype : {"float32", "float64", "tf32", "bfloat16", "tf32x3"}, default="float32"
-        The dtype of parameters and computation. In the last three, all arrays are float32; on a GPU, matrix
-        products round their factors to 10 or 7 bits of the fraction, and add in float32; in "tf32x3", a
-        large product is three in tf32, with nearly the accuracy of float32.
+        The dtype of parameters and computation. In the last three, parameters, losses and updates are
+        float32; on a GPU, matrix products round their factors to 10 or 7 bits of the fraction, and add in
+        float32; in "tf32x3", a large product is three in tf32, with nearly the accuracy of float32. In
+        "bfloat16", a large network stores activations and their gradients in 16 bits there, too.
     device : str or Device, default="cpu"
         The device to compute on.
     random_state : int, RandomState instance or None, default=None

@@ -316,7 +316,8 @@ class NamedOptions(BaseNet):
         In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
         for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
         "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point; in "tf32x3" a large product is three in tf32, with nearly the accuracy of float32.
+        point; in "tf32x3" a large product is three in tf32, with nearly the accuracy of float32. In
+        "bfloat16", large networks store activations and their gradients in 16 bits there, too.
     random_state : int, RandomState, Generator or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
     scale_target : bool or "auto", default="auto"

@@ -20,6 +20,7 @@ import scipy.special
 
 from sknet.compile._compile import forget_programs
 from sknet.device import (
+    HALVES,
     Backend,
     Branch,
     Device,
@@ -35,7 +36,7 @@ from sknet.exceptions import DeviceError, DeviceMemoryError
 from tests.devices import kernels, signatures
 from tests.devices.counting import COUNTS
 from tests.devices.counting import counted as counted
-from tests.devices.finished import finish
+from tests.devices.finished import finish, finish_halves
 from tests.devices.rounding import BITS, rounded
 
 N_DEVICES = 2
@@ -424,6 +425,10 @@ for _name, _ufunc in {
 
 def _bits_of(x: FakeArray, y: FakeArray, precision: str) -> int | None:
     """Return how many bits of the fraction the factors of a product keep; None for all. It is counted."""
+    if precision == HALVES:
+        for counts in COUNTS:
+            counts.precisions[precision] += 1
+        return None
     if not x.dtype == y.dtype == np.float32:
         return None
     shape = (x.shape[-2:-1] or (1,), y.shape[-1:] if y.ndim > 1 else (1,))
@@ -435,6 +440,9 @@ def _bits_of(x: FakeArray, y: FakeArray, precision: str) -> int | None:
 
 
 def _multiplied(x: Any, y: Any, out: Any, precision: str) -> Any:
+    if precision == HALVES:
+        _bits_of(x, y, precision)
+        return _launch(_do_nothing if _is_idle.get() else finish_halves, x, y, out, None, None, (), 0.0)
     bits = _bits_of(x, y, precision)
     if bits is not None and not _is_idle.get():
         _check_place((x, y, out), _current.get())
@@ -607,7 +615,8 @@ class FakeBackend(Backend):
 
             def finished() -> None:
                 bits = _bits_of(x, y, precision)
-                _launch(_do_nothing if _is_idle.get() else finish, *arrays, parts, factor, bits)
+                work = partial(finish, bits=bits) if precision != HALVES else finish_halves
+                _launch(_do_nothing if _is_idle.get() else work, *arrays, parts, factor)
 
             return finished
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.devices.rounding import rounded
+from tests.devices.rounding import from_halves, rounded, to_halves
 
-__all__ = ["CHAINS", "WITH_TERM", "finish"]
+__all__ = ["CHAINS", "WITH_TERM", "finish", "finish_halves"]
 
 CHAINS = ("bias", "relu"), ("relu",), ("bias",), ("sums of y",), ()  # parts of one launch
 WITH_TERM = (), ("sums of y",)  # those that a further term can precede
@@ -26,6 +26,18 @@ def finish(
         np.add(out, out.dtype.type(factor) * term, out=out)
     for part in parts:
         PARTS[part](y, out, vector)
+
+
+def finish_halves(x: Any, y: Any, out: Any, vector: Any, term: Any, parts: Any, factor: float) -> None:
+    """Compute the same of arrays of uint16 that hold bfloat16; vector and term are as the result."""
+    factors = from_halves(x), from_halves(y)
+    if out.dtype == np.float32:
+        finish(*factors, out, vector, term, parts, factor, None)
+        return
+    found = np.empty(out.shape, np.float32)
+    others = [each if each is None else from_halves(each) for each in (vector, term)]
+    finish(*factors, found, *others, parts, factor, None)
+    out[...] = to_halves(found)
 
 
 def _bias(y: Any, out: Any, vector: Any) -> None:

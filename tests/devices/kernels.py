@@ -66,6 +66,7 @@ static struct { sizes block, thread, threads, blocks; } of_launch;
 #define __global__
 #define __device__ static
 typedef struct { float x, y, z, w; } __attribute__((aligned(16))) float4;
+typedef struct { unsigned short x, y, z, w; } __attribute__((aligned(8))) ushort4;
 typedef struct { double x, y; } __attribute__((aligned(16))) double2;
 #define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
 typedef __SIZE_TYPE__ size_t;

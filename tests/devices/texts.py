@@ -21,7 +21,7 @@ from sknet.autograd import value_and_grad
 from sknet.compile import compile
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda._maps import TYPES
-from sknet.device import Device, backend, to_device
+from sknet.device import Device, active, backend, to_device
 from sknet.engine import Batches
 from sknet.engine._device_runner import OF_CLASSES, OF_LABELS, DeviceSteps, Left, Ring, Taken, kernel_of
 from sknet.engine._scheduler import Fiber
@@ -39,7 +39,7 @@ from tests.contracts.rows import ROWS
 from tests.contracts.test_training_step import LOSS_CASES, OPTIMIZERS, Shaped, headed, rows_of
 from tests.devices import fake, kernels
 from tests.engine.loop.test_device_steps import LAYERS as NETWORKS
-from tests.engine.loop.test_device_steps import data
+from tests.engine.loop.test_device_steps import data, steps_of
 from tests.engine.test_optimizers import AVERAGING, BY_NAME
 from tests.engine.test_optimizers import ELEMENTWISE as COMBINED
 from tests.nn.layers.test_contract import ROWS as LAYERS
@@ -312,6 +312,25 @@ def of_blocks_in_one_launch() -> Programs:
                 yield title, partial(block, NETWORKS[name], X, y, n_fits, **settings)
 
 
+def of_halves() -> Programs:
+    """Steps whose arrays between products are of bfloat16: wide loads and single ones, last layers, sums."""
+    activations = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "dropout": nn.Dropout}
+    for name, activation in activations.items():
+        for widths, size in (((54, 512, 512, 7), 4096), ((100, 515, 333, 40), 1000)):
+            make = partial(steps_of, widths, size, DEVICE, "bfloat16", activation)
+            yield f"a step of {widths} with {name}", lambda make=make, size=size: make().program_for(size)
+
+    def function(x: Any, w: Any) -> Any:
+        h = ops.tanh(ops.matmul(x, w))
+        return ops.matmul(h, w), ops.sum(h, axis=0), ops.sum(h), ops.max(h, axis=1), ops.sum(ops.square(h))
+
+    def product() -> Any:
+        with active(DEVICE, "bfloat16"):
+            return _compiled(function, (np.empty((512, 512), "f4"),) * 2)()
+
+    yield "reductions of bfloat16", product
+
+
 def of_scores() -> Programs:
     """What counts right labels."""
     for dtype in FLOATS:
@@ -327,6 +346,7 @@ PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
     "blocks": of_blocks, "persistent": of_blocks_in_one_launch, "stacks": of_stacks, "scores": of_scores,
+    "halves": of_halves,
 }  # fmt: skip
 
 

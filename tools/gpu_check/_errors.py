@@ -15,7 +15,8 @@ __all__ = ["errors"]
 # Rows, terms and columns: products of the networks whose steps are timed, forward and of gradients.
 SIZES = (4096, 54, 512), (4096, 512, 512), (512, 4096, 512), (8192, 784, 1024), (1024, 8192, 1024)
 SCALES = 1.0, 1e-25, 1e32  # of the first factor
-DTYPES = "float32", "tf32", "tf32x3"
+DTYPES = "float32", "tf32", "tf32x3", "bfloat16"
+UNIT = 2.0**-8  # by which a factor in bfloat16 may change, of its size
 MOST = 4.0  # times the error of float32 that three products in TF32 may have
 
 
@@ -35,6 +36,10 @@ def errors(
             found.figures[name] = row
             if not row["tf32x3"] <= MOST * row["float32"]:
                 said = f"the error of tf32x3 is {row['tf32x3']:.2g}, that of float32 {row['float32']:.2g}"
+                found.failures.append({"name": name, "error": said})
+            most = 2 * UNIT * terms**0.5
+            if not row["bfloat16"] <= most:
+                said = f"the error of bfloat16 is {row['bfloat16']:.2g}, above {most:.2g}"
                 found.failures.append({"name": name, "error": said})
     return found
 

@@ -13,7 +13,7 @@ from tools.gpu_check._timed import quiet
 
 __all__ = ["kernels"]
 
-DTYPES = ("float32", "tf32", "tf32x3")
+DTYPES = ("float32", "tf32", "tf32x3", "bfloat16")
 MORE = 4  # epochs by which two profiled fits differ
 
 Profile = list[tuple[str, float]]  # name and seconds of each launch

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _executor, _heads, _maps, _rules
+from sknet.compile.cuda import _executor, _heads, _maps, _precisions, _rules
 from sknet.device import to_device
 from sknet.engine import _device_runner
 from sknet.estimators import NetClassifier
@@ -23,6 +23,7 @@ __all__ = ["LEVERS", "levers", "without"]
 NEVER = 1 << 62
 IMAGES = Configuration((28, 32, 64), 64, 32, 2, 12)  # rows and columns, channels, filters
 COLUMNS = "convolutions by columns"
+WHOLE = "arrays of float32"  # in bfloat16 alone
 # By what is done in its place: names in modules, and their values then.
 LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     "last layer by products": [(_heads, "MOST_OUTPUTS", 0)],
@@ -30,6 +31,7 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     "rows that are not padded": [(_device_runner, "LEAST_PADDED", NEVER)],
     "products one after the other": [(_executor, "products_beside", lambda graph, groups: {})],
     COLUMNS: [(_rules, "LEAST_CHANNELS", NEVER)],
+    WHOLE: [(_precisions, "LEAST_PRODUCTS", NEVER)],
 }
 
 
@@ -51,9 +53,12 @@ def levers(
         for dtype in dtypes:
             timed = partial(fit_seconds, machine, each, rounds, dtype)
             found.attempt(f"{name}, {dtype}", timed)
-            for lever in [lever for lever in LEVERS if lever != COLUMNS]:
+            for lever in [lever for lever in LEVERS if lever not in (COLUMNS, WHOLE)]:
                 with without(lever):
                     found.attempt(f"{name}, {dtype}, {lever}", timed)
+        with without(WHOLE):
+            timed = partial(fit_seconds, machine, each, rounds, "bfloat16")
+            found.attempt(f"{name}, bfloat16, {WHOLE}", timed)
     return found
 
 

@@ -15,7 +15,7 @@ __all__ = ["products"]
 
 MOST = 12  # algorithms of a product
 GAIN = 0.95  # of the time of the first one, from which another one is worth an entry
-DTYPES = ("float32", "tf32")
+DTYPES = ("float32", "tf32", "bfloat16")
 
 
 def products(

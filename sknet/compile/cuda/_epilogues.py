@@ -5,12 +5,13 @@ parts that its equations match and the library has.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Views
-from sknet.device import Form, form_of
+from sknet.device import HALVES, Form, form_of
 
 # -- values that a graph checks ---------------------------------------------------------------
 # If one of them is not finite, a comparison with infinity is false.
@@ -50,6 +51,7 @@ def _is_check(equation: Equation, absolute: set[Variable]) -> bool:
 # -- chains of parts --------------------------------------------------------------------------
 
 
+NO_HALVES: Mapping[Variable, Variable] = MappingProxyType({})
 # The longest come first. Others of the library are passes of their own, slower than kernels.
 CHAINS: tuple[tuple[str, ...], ...] = ("bias", "relu"), ("relu",), ("bias",), ("sums of y",), ()
 WITH_TERM = (), ("sums of y",)
@@ -75,17 +77,23 @@ class _Chain(NamedTuple):
         return _Chain(self.finish._replace(parts=parts), self.equations)
 
 
-def epilogues(graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> dict[Equation, _Chain]:
+def epilogues(
+    graph: Graph,
+    takes: Callable[[Form, Sequence[str]], bool],
+    halves: Mapping[Variable, Variable] = NO_HALVES,
+) -> dict[Equation, _Chain]:
     """Return what launches of products compute besides the product."""
-    return _Products(graph, takes).all()
+    return _Products(graph, takes, halves).all()
 
 
 class _Products:
     """The products of a graph, in order."""
 
-    def __init__(self, graph: Graph, takes: Callable[[Form, Sequence[str]], bool]) -> None:
-        self._graph, self._takes = graph, takes
-        self._views = Views(graph.equations)
+    def __init__(
+        self, graph: Graph, takes: Callable[[Form, Sequence[str]], bool], halves: Mapping[Variable, Variable]
+    ) -> None:
+        self._graph, self._takes, self._halves = graph, takes, halves
+        self._views = Views(graph.equations, halves)
         self._guarded: dict[int | None, set[Variable]] = {}  # by the number of members
         self._taken: set[Equation] = set()
         self._users: dict[Variable, list[Equation]] = {}
@@ -109,7 +117,7 @@ class _Products:
     def _chain(self, product: Equation) -> _Chain | None:
         x, y, out = [*product.variables, product.output]
         is_plain = x.ndim == y.ndim in (2, 3) and not self._views.is_view(product)
-        form = form_of(*map(self._views.ghost, (x, y, out))) if is_plain else None
+        form = self._form(x, y, out) if is_plain else None
         if form is None or form.number != math.prod(out.shape[:-2]):  # several can be one of more rows
             return None
         alone = _Chain(Finish(product, out), (product,))
@@ -118,9 +126,15 @@ class _Products:
             chain: _Chain | None = with_term if parts in WITH_TERM else alone
             for part in parts:
                 chain = chain and PARTS[part](chain, self)
-            if chain is not None and self._takes(form, parts):
+            ended = None if chain is None else self._form(x, y, chain.result)
+            if chain is not None and ended is not None and self._takes(ended, parts):
                 return chain.of_parts(parts)
         return None
+
+    def _form(self, x: Variable, y: Variable, out: Variable) -> Form | None:
+        form = form_of(*map(self._views.ghost, (x, y, out)))
+        is_half = form is not None and self._views.dtype(x) != x.dtype
+        return form.in_precision(HALVES) if form is not None and is_half else form
 
     # -- what parts ask -----------------------------------------------------------------------
 
@@ -148,12 +162,17 @@ class _Products:
             return type(x) is Variable and x.shape == result.shape[1:] and self.is_like(x, result)
         if type(x) is not Variable or x.shape != (result.shape[0], 1, result.shape[-1]):
             return False
-        stride, _, step = self._views.ghost(x).strides
-        return x.dtype == result.dtype and step == x.dtype.itemsize and stride % ALIGNMENT == 0
+        ghost = self._views.ghost(x)
+        stride, _, step = ghost.strides
+        return x.dtype == result.dtype and step == ghost.itemsize and stride % ALIGNMENT == 0
 
     def is_like(self, x: Variable, result: Variable) -> bool:
         """Tell whether a value is contiguous and of the dtype of a result."""
         return x.dtype == result.dtype and self._views.is_contiguous(x)
+
+    def is_stored_like(self, x: Variable, result: Variable) -> bool:
+        """Tell whether both are stored in bfloat16, or neither."""
+        return self._views.dtype(x) == self._views.dtype(result)
 
     def guards_nan(self, *operands: Variable | None) -> bool:
         """Tell whether something checks that values are finite: the library's ReLU makes 0 of NaN."""
@@ -161,7 +180,7 @@ class _Products:
         members = known[0].shape[0] if known[0].ndim == 3 else None
         if members not in self._guarded:
             self._guarded[members] = guarded_variables(self._graph, members)
-        return all(x in self._guarded[members] for x in known)
+        return all({x, self._halves.get(x, x)} & self._guarded[members] for x in known)
 
     def sums(self, x: Variable) -> list[Equation]:
         """Return the equations that add the rows of a matrix, or of each of several."""
@@ -191,6 +210,7 @@ def _with_term(chain: _Chain, of: _Products) -> _Chain:
         or term.shape != x.shape
         or not of.is_like(term, x)
         or not of.is_known(term, chain.equations[0])
+        or not of.is_stored_like(term, equation.output)
     ):
         return chain
     return chain.plus(equation, output=equation.output, term=term, factor=float(factor))
@@ -202,6 +222,8 @@ def _bias(chain: _Chain, of: _Products) -> _Chain | None:
         return None
     [vector, *others] = [x for x in equation.operands if x is not chain.result] or [None, None]
     if others or not of.is_row(vector, chain.result) or not of.is_known(vector, chain.equations[0]):
+        return None
+    if not of.is_stored_like(vector, equation.output):
         return None
     return chain.plus(equation, output=equation.output, vector=vector)
 

@@ -11,9 +11,10 @@ one strided call does not compute them; in exact programs, reductions). In exact
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -34,9 +35,10 @@ from sknet.compile._calls import (
 )
 from sknet.compile._graph import Equation, Graph, Operand, Variable, is_repeated
 from sknet.compile._plan import Finish, Plan, Views
-from sknet.compile.cuda._epilogues import epilogues
+from sknet.compile.cuda._epilogues import NO_HALVES, epilogues
 from sknet.compile.cuda._heads import head_kernel, with_heads
 from sknet.compile.cuda._maps import Kernel, is_map, written
+from sknet.compile.cuda._precisions import with_halves, with_split_products
 from sknet.compile.cuda._reductions import (
     has_operands,
     is_fusible,
@@ -49,12 +51,12 @@ from sknet.compile.cuda._reductions import (
 )
 from sknet.compile.cuda._reductions import scratch_of as partials_of
 from sknet.compile.cuda._rules import Product, by_rule, has_rule, scratch_of_rule
-from sknet.compile.cuda._splits import with_split_products
 from sknet.compile.passes import Group, Kernels, fuse_maps, join_totals
-from sknet.device import Backend, Device, Ending, Form, backend, form_of, products_in
+from sknet.device import HALVES, Backend, Device, Ending, Form, backend, form_of, products_in
 from sknet.ops import SparseSlot
 
 RUN, JOIN = Method("run"), Method("join")  # of a branch
+NO_PRODUCTS: Mapping[Equation, str] = MappingProxyType({})
 KERNELS = Kernels(is_map, is_reduction, is_fusible, is_in_rows, shapes_of_rows, has_operands)
 
 
@@ -157,21 +159,18 @@ class CupyProgram(GroupWriter):
         device: Device,
         exact: bool = False,
         precision: str = "float32",
-        split: Container[Equation] = (),
+        others: Mapping[Equation, str] = NO_PRODUCTS,
         *,
         is_wide: bool = True,
     ) -> None:
-        self._precision, self._device, self._split, self._is_wide = precision, device, split, is_wide
+        self._precision, self._device, self._others, self._is_wide = precision, device, others, is_wide
         self._calls = False  # functions, which multiply in the precision of the moment
         self._needs = needs_of(plan.groups, exact)
         owner = backend(device.kind)
-        # What one object prepares shares memory.
-        self._products = partial(owner.products, precision)
-        self._split_products = partial(owner.products, "tf32")
+        # By precision, and whether on the branch: what one object prepares shares memory.
+        self._products: dict[tuple[str, bool], Callable[[], Any]] = {}
         self._branch = owner.branch  # of which there is one
         self._branched = set[int]()  # groups that run there; products of stacks do not
-        self._branch_products = partial(owner.products, precision)
-        self._split_branch_products = partial(owner.products, "tf32")
         super().__init__(plan, owner, exact)
         module = self._module()
         with self._owner.activate(device):
@@ -202,7 +201,8 @@ class CupyProgram(GroupWriter):
         }
         graph = graph.replaced(constants=constants)
         owner = backend(device.kind)
-        split: Container[Equation] = ()
+        others: dict[Equation, str] = {}  # products in another precision than the program
+        halves: Mapping[Variable, Variable] = NO_HALVES
         if exact:
             groups = fuse_maps(graph, Kernels(lambda equation: False))
         else:
@@ -213,14 +213,17 @@ class CupyProgram(GroupWriter):
             graph, precisions = with_strided_products(graph), [precision]
             if precision == "tf32x3":
                 graph, split = with_split_products(graph)
-                precisions = ["float32", "tf32"]
+                others, precisions = dict.fromkeys(split, "tf32"), ["float32", "tf32"]
             with owner.activate(device):
-                finished = epilogues(graph, takes)
+                if precision == "bfloat16":
+                    graph, stored, halves = with_halves(graph, owner.finishes)
+                    others = dict.fromkeys(stored, HALVES)
+                finished = epilogues(graph, takes, halves)
             groups = join_totals(graph, fuse_maps(graph, KERNELS, finishes=finished), is_of_blocks)
             groups = with_heads(groups)
         beside = {} if exact else products_beside(graph, groups)
-        plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment, beside)
-        return cls(plan, device, exact, precision, split)
+        plan = Plan(graph, groups, donated, needs_of(groups, exact), owner.alignment, beside, halves)
+        return cls(plan, device, exact, precision, others)
 
     def _on_device(self, constant: np.ndarray) -> Any:
         """Return a constant on the device; a number that is repeated has the memory of one."""
@@ -248,11 +251,10 @@ class CupyProgram(GroupWriter):
     def _multiply(self, *given: Name, of: Equation | None = None) -> None:
         """Add a product, which is prepared when the step is bound; those in one precision share memory."""
         w, is_beside = self._writer, self._number in self.plan.beside
-        if of in self._split:
-            products = (self._split_branch_products if is_beside else self._split_products), "tf32"
-        else:
-            products = (self._branch_products if is_beside else self._products), "products"
-        product = w.of(w.of(w.function(*products), "product"), "p", *given)
+        precision = self._precision if of is None else self._others.get(of, self._precision)
+        make = self._products.setdefault((precision, is_beside), partial(self._owner.products, precision))
+        name = "products" if precision == self._precision else precision.replace(" ", "_")
+        product = w.of(w.of(w.function(make, name), "product"), "p", *given)
         if is_beside:
             self._branched.add(self._number)
             w.call(RUN, w.of(self._branch, "branch"), self._number, product, label="run")
@@ -292,7 +294,7 @@ class CupyProgram(GroupWriter):
     @cached_property
     def _narrow(self) -> "CupyProgram":
         """The same for slots that begin anywhere, as parts of arrays do."""
-        how = self._device, self._exact, self._precision, self._split
+        how = self._device, self._exact, self._precision, self._others
         return CupyProgram(self.plan, *how, is_wide=False)
 
     def bind(

@@ -5,11 +5,25 @@ once more where the gradient of the input is written, with the maps that follow.
 each group of lanes that has its outputs, and adds in an order that follows from the shapes alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan, Views
-from sknet.compile.cuda._maps import BLOCK, INDEX, Kernel, Line, MapWriter, Wide, live, type_of
+from sknet.compile.cuda._maps import (
+    BLOCK,
+    FROM_HALF,
+    HALF_VECTOR,
+    INDEX,
+    Kernel,
+    Line,
+    MapWriter,
+    Wide,
+    is_half,
+    live,
+    loaded,
+    type_of,
+)
 from sknet.compile.cuda._reductions import WARP, RowWriter, is_in_rows, lanes_for
 from sknet.compile.passes import Group
 
@@ -167,18 +181,51 @@ def head_kernel(name: str, group: Group, plan: Plan, precision: str, is_wide: bo
         key: text for key, text in taken.items() if key not in arrays or arrays[key].startswith("const")
     }
     for each in (x, w):
-        arrays.setdefault(names[each], f"const {type_of(each.dtype)} *{names[each]}")
+        arrays.setdefault(names[each], f"const {type_of(plan.views.dtype(each))} *{names[each]}")
     kind, index = type_of(w.dtype), above.index_kind if below.is_narrow else below.index_kind
     (n, inputs), outputs = x.shape, w.shape[1]
     dropped = DROPPED.get(precision, 0) if kind == "float" else 0
     layout = _Layout(n, inputs, outputs, kind, index, dropped > 0)
     wide = Wide(below, lines, used_below) if is_wide and layout.may_be_wide and below.is_aligned(x) else None
-    text = layout.text(names[w], names[x], body, lines, below.stores, wide)
+    operands = _Operand(plan, names, w, dropped > 0), _Operand(plan, names, x, dropped > 0)
+    text = layout.text(*operands, body, lines, below.stores, wide)
     source = f'extern "C" __global__ void {name}({", ".join(arrays.values())})\n{{\n{text}\n}}\n'
     helpers = {*above.helpers, *below.helpers}
+    if any(each.is_half for each in operands):
+        helpers.add(FROM_HALF)
     if dropped:
         helpers.add(ROUNDED.format(dropped=dropped, half=1 << (dropped - 1), rest=(1 << dropped) - 1))
     return Kernel(name, source, frozenset(helpers), list(arrays), layout.blocks)
+
+
+class _Operand(NamedTuple):
+    """A factor in memory."""
+
+    plan: Plan
+    names: Mapping[Variable, str]
+    x: Variable
+    rounds: bool
+
+    @property
+    def is_half(self) -> bool:
+        """True if its array is stored in bfloat16."""
+        return is_half(self.plan, self.x)
+
+    def at(self, place: str) -> str:
+        """Return the text of an element as a factor."""
+        return self._factor(loaded(self.plan, self.names, self.x, place))
+
+    def four(self, name: str, place: str) -> str:
+        """Return the statement that loads four elements."""
+        kind = HALF_VECTOR if self.is_half else "float4"
+        return f"const {kind} {name} = ((const {kind} *){self.names[self.x]})[{place}];"
+
+    def one(self, vector: str, part: str) -> str:
+        """Return the text of one of four elements as a factor."""
+        return f"from_half({vector}.{part})" if self.is_half else self._factor(f"{vector}.{part}")
+
+    def _factor(self, element: str) -> str:
+        return f"rounded({element})" if self.rounds and not self.is_half else element
 
 
 class _Layout:
@@ -197,7 +244,13 @@ class _Layout:
         return fits and self.kind == "float" and self.rows <= MOST_WIDE_ROWS
 
     def text(
-        self, w: str, x: str, body: list[str], lines: Sequence[Line], stores: Sequence[str], wide: Wide | None
+        self,
+        w: _Operand,
+        x: _Operand,
+        body: list[str],
+        lines: Sequence[Line],
+        stores: Sequence[str],
+        wide: Wide | None,
     ) -> str:
         """Return the statements: weights to shared memory, products, what lanes do, and products back."""
         if wide is not None and wide.at_once != 4:
@@ -241,7 +294,7 @@ class _Layout:
         found = [
             f"__shared__ {kind} weights[{self.inputs * pitch}];",
             f"for (unsigned int k = threadIdx.x; k < {self.inputs * outputs}; k += {BLOCK})",
-            f"    weights[{place}] = {self._factor.format(f'{w}[k]')};",
+            f"    weights[{place}] = {w.at('k')};",
             "__syncthreads();",
             f"const unsigned int place = threadIdx.x % {WARP};",
             *_block(
@@ -257,12 +310,12 @@ class _Layout:
         pitch = self.outputs | 1
         return [f"const {self.kind} w{m} = weights[{row} * {pitch} + {m}];" for m in range(self.outputs)]
 
-    def _loaded(self, x: str) -> list[str]:
+    def _loaded(self, x: _Operand) -> list[str]:
         """Return statements that load an element of each row as a factor; 0 beyond the last row."""
         found = []
         for r in range(self.rows):
-            element = f"first + {r} < {self.n} ? {x}[(first + {r}) * {self.inputs} + k] : 0"
-            found.append(f"const {self.kind} h{r} = {self._factor.format(element)};")
+            element = x.at(f"(first + {r}) * {self.inputs} + k")
+            found.append(f"const {self.kind} h{r} = first + {r} < {self.n} ? {element} : 0;")
         return found
 
     def _added(self, element: str) -> list[str]:
@@ -270,14 +323,11 @@ class _Layout:
         each = [(r, m) for r in range(self.rows) for m in range(self.outputs)]
         return [f"a{r}_{m} = {FUSED[self.kind]}({element.format(r)}, w{m}, a{r}_{m});" for r, m in each]
 
-    def _wide_products(self, x: str) -> list[str]:
+    def _wide_products(self, x: _Operand) -> list[str]:
         quarter = self.inputs // 4
-        found = [
-            f"const float4 h{r} = ((const float4 *){x})[(first + {r}) * {quarter} + k];"
-            for r in range(self.rows)
-        ]
+        found = [x.four(f"h{r}", f"(first + {r}) * {quarter} + k") for r in range(self.rows)]
         for n, part in enumerate("xyzw"):
-            added = self._added(self._factor.format("h{}." + part))
+            added = self._added(x.one("h{}", part))
             found += _block("{", [*self._weights(f"({n * quarter} + k)" if n else "k"), *added])
         return found
 

@@ -9,7 +9,7 @@ operand that is read at the same position only.
 import ast
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,6 +216,27 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
 """
 
 
+# Elements of arrays in bfloat16. NaN stays NaN, whatever its bits.
+FROM_HALF = """\
+__device__ float from_half(unsigned short x)
+{
+    union { float number; unsigned int bits; } found;
+    found.bits = (unsigned int)x << 16;
+    return found.number;
+}
+"""
+TO_HALF = """\
+__device__ unsigned short to_half(float x)
+{
+    union { float number; unsigned int bits; } found;
+    found.number = x;
+    if ((found.bits & 0x7fffffffu) > 0x7f800000u)
+        return (unsigned short)(found.bits >> 16 | 64u);
+    return (unsigned short)((found.bits + 0x7fffu + (found.bits >> 16 & 1u)) >> 16);
+}
+"""
+
+
 HEAD = re.compile(r'extern "C" __global__ void \w+\(')
 
 
@@ -305,6 +326,7 @@ WIDEST = 16  # bytes
 LEAST_WIDE = 1 << 17  # elements; with fewer, a thread for each keeps more of a device busy
 MOST_WIDE = 10  # arrays, whose elements are in registers
 VECTORS = {("float", 4): "float4", ("double", 2): "double2"}
+HALF_VECTOR = "ushort4"  # of 8 bytes, beside vectors of four float32
 INDEX = re.compile(r"\bi\b")
 
 
@@ -314,12 +336,12 @@ class Wide:
     def __init__(self, writer: "MapWriter", lines: "Sequence[Line]", used: set[str]) -> None:
         self._loads, self._stores = dict[str, str](), dict[str, str]()
         reads = {line.value: line for line in lines}
-        kinds = {}
+        kinds, self._halves = {}, set[str]()
         for x in writer.arguments:
             name, kind = writer.names[x], type_of(x.dtype)
             if name not in used or kind not in ("float", "double") or not writer.is_aligned(x):
                 continue
-            read = reads.get(f"{name}[i]")
+            read = reads.get(loaded(writer.plan, writer.names, x, "i"))
             if read is not None:
                 self._loads[read.name] = name
             written = next((each for each in writer.stores if each.startswith(f"{name}[i] = ")), None)
@@ -327,6 +349,8 @@ class Wide:
                 self._stores[written] = name
             if read is not None or written is not None:
                 kinds[name] = kind
+            if is_half(writer.plan, x):
+                self._halves.add(name)
         self.at_once = WIDEST // (8 if "double" in kinds.values() else 4)
         if len(set(kinds.values())) != 1 or len(kinds) > MOST_WIDE:
             self.at_once = 1
@@ -345,16 +369,21 @@ class Wide:
 
     def opened(self, place: str, end: str = "_4") -> list[str]:
         """Return statements that read vectors, whose names have an end, and declare others to be written."""
-        reads = [f"const {self._kind} {x}{end} = ((const {self._kind} *){array})[{place}];"
-                 for x, array in self._loads.items()]  # fmt: skip
-        return [*reads, *[f"{self._kind} {array}{end};" for array in self._stores.values()]]
+        reads = [f"const {kind} {x}{end} = ((const {kind} *){array})[{place}];"
+                 for x, array in self._loads.items() for kind in [self._vector(array)]]  # fmt: skip
+        return [*reads, *[f"{self._vector(array)} {array}{end};" for array in self._stores.values()]]
+
+    def _vector(self, array: str) -> str:
+        return HALF_VECTOR if array in self._halves else self._kind
 
     def lane(self, lines: "Sequence[Line]", stores: Sequence[str], n: int, end: str = "_4") -> list[str]:
         """Return the statements for one of the elements of the vectors."""
         part, found = "xyzw"[n], []
         for line in lines:
-            is_loaded = line.name in self._loads
-            found.append(str(line._replace(value=f"{line.name}{end}.{part}") if is_loaded else line))
+            array, value = self._loads.get(line.name), f"{line.name}{end}.{part}"
+            if array is not None:
+                line = line._replace(value=f"from_half({value})" if array in self._halves else value)
+            found.append(str(line))
         for store in stores:
             array, value = self._stores.get(store), store.partition(" = ")[2]
             found.append(store if array is None else f"{array}{end}.{part} = {value}")
@@ -362,7 +391,8 @@ class Wide:
 
     def closed(self, place: str, end: str = "_4") -> list[str]:
         """Return statements that write vectors."""
-        return [f"(({self._kind} *){array})[{place}] = {array}{end};" for array in self._stores.values()]
+        stores = self._stores.values()
+        return [f"(({self._vector(array)} *){array})[{place}] = {array}{end};" for array in stores]
 
 
 NAME = re.compile(r"\b[a-z]\d+(?:_row)?\b")
@@ -414,6 +444,17 @@ def _extent(ghost: np.ndarray) -> int:
     return max(ghost.size, reach // ghost.dtype.itemsize)
 
 
+def is_half(plan: Plan, x: Variable) -> bool:
+    """Tell whether an array is stored in bfloat16."""
+    return plan.views.dtype(x) != x.dtype
+
+
+def loaded(plan: Plan, names: Mapping[Variable, str], x: Variable, place: str) -> str:
+    """Return the text of an element in memory."""
+    element = f"{names[x]}[{place}]"
+    return f"from_half({element})" if is_half(plan, x) else element
+
+
 class MapWriter:
     """Writes the body of one kernel: what it does for one element, number ``i`` of the maps' shape."""
 
@@ -428,7 +469,7 @@ class MapWriter:
         self.lines: list[Line] = []
         self.stores: list[str] = []
         self.helpers: set[str] = set()
-        self._plan = plan
+        self.plan = plan
         self._elements: dict[tuple[Variable, str], str] = {}
         self._made = group.internal
         self.is_narrow = is_narrow(group, plan)
@@ -450,15 +491,15 @@ class MapWriter:
     def parameters(self, used: set[str]) -> list[str]:
         """Return the parameters of such a kernel."""
         return [
-            f"{'' if x in self.stored else 'const '}{type_of(x.dtype)} *{self.names[x]}"
+            f"{'' if x in self.stored else 'const '}{type_of(self.plan.views.dtype(x))} *{self.names[x]}"
             for x in self.arguments
             if self.names[x] in used
         ]
 
     def is_aligned(self, x: Variable) -> bool:
         """Tell whether an array begins at a multiple of 16 bytes, if the slots of the plan do."""
-        views, root = self._plan.views, self._plan.views.root(x)
-        buffer = self._plan.buffers[root]
+        views, root = self.plan.views, self.plan.views.root(x)
+        buffer = self.plan.buffers[root]
         start, base = (views.ghost(each).__array_interface__["data"][0] for each in (x, root))
         return buffer.kind != "constant" and (buffer.position + start - base) % WIDEST == 0
 
@@ -470,19 +511,28 @@ class MapWriter:
         else:
             value = special(self, equation)
         name = self._name(output)
+        if output in self.plan.buffers and is_half(self.plan, output):
+            self.helpers.update((FROM_HALF, TO_HALF))
+            value = f"from_half(to_half({value}))"  # as others read it
         self.lines.append(Line(type_of(output.dtype), name, value))
         self._known(output, name)
 
     def _known(self, output: Variable, name: str) -> None:
         """Note the name of a value that is computed, and store it if it has memory."""
         self._elements[output, "i"] = name
-        if output in self._plan.buffers:
+        if output in self.plan.buffers:
             self.arguments.append(output)
             self.stored.add(output)
             self._stored(output, name)
 
     def _stored(self, output: Variable, name: str) -> None:
-        self.stores.append(f"{self.names[output]}[i] = {name};")
+        self.stores.append(self._store(output, name, "i"))
+
+    def _store(self, output: Variable, name: str, place: str) -> str:
+        if is_half(self.plan, output):
+            self.helpers.add(TO_HALF)
+            name = f"to_half({name})"
+        return f"{self.names[output]}[{place}] = {name};"
 
     def known(self, x: Variable) -> str | None:
         """Return the name of a value if this kernel has computed it; it then has one element per row."""
@@ -512,25 +562,32 @@ class MapWriter:
         """Return the text of one element of an operand in memory."""
         if x not in self.arguments:
             self.arguments.append(x)
-        ghost = self._plan.views.ghost(x)
-        strides = tuple([stride // x.dtype.itemsize for stride in ghost.strides])
+        ghost = self.plan.views.ghost(x)
+        strides = tuple([stride // ghost.itemsize for stride in ghost.strides])
         text, is_signed = position(x.shape, strides, within, index)
         if text == index:
             text = text.strip("()")
         if is_signed:
             signed = f"({'int' if self.is_narrow else 'long long'}){index}"
             text, _ = position(x.shape, strides, within, signed)
-        return f"{self.names[x]}[{text}]"
+        return self._loaded(x, text)
+
+    def _loaded(self, x: Variable, place: str) -> str:
+        if is_half(self.plan, x):
+            self.helpers.add(FROM_HALF)
+        return loaded(self.plan, self.names, x, place)
 
     def at_place(self, x: Variable, place: Sequence[Any]) -> str:
         """Return the text of the element of an operand in memory at some coordinates."""
         if x not in self.arguments:
             self.arguments.append(x)
-        strides = self._plan.views.ghost(x).strides
+        ghost = self.plan.views.ghost(x)
         terms = [
-            f"{i} * {stride // x.dtype.itemsize}" for i, stride in zip(place, strides, strict=True) if i != 0
+            f"{i} * {stride // ghost.itemsize}"
+            for i, stride in zip(place, ghost.strides, strict=True)
+            if i != 0
         ]
-        return f"{self.names[x]}[{' + '.join(terms) or 0}]"
+        return self._loaded(x, " + ".join(terms) or "0")
 
 
 # -- elements that depend on other positions of the operands ---------------------------------

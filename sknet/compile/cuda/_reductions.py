@@ -21,15 +21,18 @@ from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.cuda._maps import (
     BLOCK,
+    FROM_HALF,
     Kernel,
     Line,
     MapWriter,
     UntranslatableError,
     arithmetic,
     cast,
+    is_half,
     is_narrow,
     literal,
     live,
+    loaded,
     position,
     type_of,
 )
@@ -521,7 +524,8 @@ def _is_along(kept: _Axes, gone: _Axes) -> bool:
 
 
 def _strides(plan: Plan, x: Variable) -> tuple[int, ...]:
-    return tuple([stride // x.dtype.itemsize for stride in plan.views.ghost(x).strides])
+    ghost = plan.views.ghost(x)
+    return tuple([stride // ghost.itemsize for stride in ghost.strides])
 
 
 # -- kernels ----------------------------------------------------------------------------------
@@ -606,9 +610,9 @@ class _Writer:
         [x] = equation.variables
         kept, gone = _divided(x.shape, _strides(self._plan, x), axes_of(equation))
         planned = self._schedule(kept, gone)
-        body = [f"const {type_of(x.dtype)} x = {self._names[x]}[{self._offset(kept, gone)}];"]
+        body = [f"const {type_of(x.dtype)} x = {self._loaded(x, self._offset(kept, gone))};"]
         loop = Loop(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
-        return _Part([equation], [loop], kept.size, planned, self._read([x]))
+        return _Part([equation], [loop], kept.size, planned, self._read([x]), self._helpers([x]))
 
     def _products(self, equation: Equation) -> _Part:
         """Return the part of a product of two vectors, or of the sum of the squares of some arrays."""
@@ -621,7 +625,9 @@ class _Writer:
             product = arithmetic("*", "x", "y" if second else "x", dtype)
             loops.append(Loop(first.size, body, [product], number, length))
         planned = Schedule("block", 1, _blocks(divided), 0)
-        return _Part([equation], loops, 1, planned, self._read(equation.variables))
+        return _Part(
+            [equation], loops, 1, planned, self._read(equation.variables), self._helpers(equation.variables)
+        )
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -637,12 +643,19 @@ class _Writer:
 
     def _factor(self, name: str, x: Variable, dtype: Any) -> str:
         axes = _Axes(x.shape, _strides(self._plan, x))
-        element = f"{self._names[x]}[{axes.offset(self._converted(axes) + 'r')}]"
+        element = self._loaded(x, axes.offset(self._converted(axes) + "r"))
         return f"const {type_of(dtype)} {name} = {cast(x, element, dtype)};"
 
     def _read(self, operands: Sequence[Variable]) -> dict[str, str]:
         """Return the names of arrays, each with the parameter that it is for a kernel that reads it."""
-        return {self._names[x]: f"const {type_of(x.dtype)} *{self._names[x]}" for x in operands}
+        dtype = self._plan.views.dtype
+        return {self._names[x]: f"const {type_of(dtype(x))} *{self._names[x]}" for x in operands}
+
+    def _loaded(self, x: Variable, place: str) -> str:
+        return loaded(self._plan, self._names, x, place)
+
+    def _helpers(self, operands: Sequence[Variable]) -> frozenset[str]:
+        return frozenset([FROM_HALF] if any(is_half(self._plan, x) for x in operands) else [])
 
     def _schedule(self, kept: "_Axes", gone: "_Axes") -> Schedule:
         return schedule(kept.size, gone.size, _is_along(kept, gone))
@@ -674,7 +687,7 @@ class _Epilogue(MapWriter):
         self._elements[output, "o"] = name
 
     def _stored(self, output: Variable, name: str) -> None:
-        self.stores.append(f"{self.names[output]}[o] = {name};")
+        self.stores.append(self._store(output, name, "o"))
 
 
 # -- kernels of short rows: some lanes of a warp have a row, and know its totals without memory --
@@ -779,7 +792,7 @@ class RowWriter(MapWriter):
         if self.here == "i":
             super()._stored(output, name)
         else:
-            self.stores_of_rows.append(f"{self.names[output]}[o] = {name};")
+            self.stores_of_rows.append(self._store(output, name, "o"))
 
     def _reduce(self, equation: Equation) -> None:
         self.here, self.shape = "i", self.whole

@@ -12,7 +12,7 @@ from sknet import MLPClassifier, Model, nn, ops
 from sknet.callbacks import Callback, Checkpoint
 from sknet.compile import compile
 from sknet.compile._compile import before_last, forget_programs
-from sknet.device import Device, active, backend, to_device, to_host
+from sknet.device import HALVES, Device, active, backend, to_device, to_host
 from sknet.engine import Accuracy, Batches, History, _persistent, _runners, fit_many
 from sknet.engine._device_runner import DeviceSteps, counted
 from sknet.engine._loop import Settings, train
@@ -472,6 +472,9 @@ NBYTES = {((54, 512, 512, 7), 4096): 122_924_026, ((784, 1024, 1024, 10), 8192):
 # With products in three parts: launches of the sizes in which a product is large, and bytes of one.
 SPLIT = {((54, 512, 512, 7), 4096): 30, ((784, 1024, 1024, 10), 8192): 30}
 SPLIT_NBYTES = 1_795_287_354
+# With arrays between products in bfloat16: X and the parameters have copies.
+HALF = {((54, 512, 512, 7), 4096): 12, ((784, 1024, 1024, 10), 8192): 12}
+HALF_NBYTES = {((54, 512, 512, 7), 4096): 69_379_162, ((784, 1024, 1024, 10), 8192): 359_852_442}
 GELUS = {((54, 512, 512, 7), 4096): 10 + 2, ((20, 100, 2), 256): 6 + 1}  # a launch more for each
 # Of 50 time steps. Each takes two launches forward and two back.
 RECURRENT = {"RNN": 219, "LSTM": 222, "GRU": 223}
@@ -534,6 +537,7 @@ def test_the_asked_launches_and_bytes():
     large = [key for key in LAUNCHES if len(key[0]) == 4]
     assert [LAUNCHES[key] for key in large] == [10, 10]
     assert NBYTES[large[1]] <= 580e6
+    assert all(HALF_NBYTES[key] < 0.65 * NBYTES[key] for key in large)
 
 
 @pytest.mark.usefixtures("_idle")
@@ -546,11 +550,13 @@ def test_a_step(widths, size, dtype):
         for n_steps in (1, 2, 5):  # at first the order is put on the device
             with fake.counted() as counts[n_steps]:
                 steps._issue(order, 0, size, n_steps, outputs)
-    assert counts[5].launches - counts[2].launches == 3 * LAUNCHES[widths, size]
+    is_half = dtype == "bfloat16" and (widths, size) in HALF
+    launches = (LAUNCHES | HALF if is_half else LAUNCHES)[widths, size]
+    assert counts[5].launches - counts[2].launches == 3 * launches
     assert counts[5].allocations == counts[2].allocations
     assert counts[5].reads == counts[2].reads == 1
     # The gradient of X is not computed, and of the last layer, that of the weights is a product.
-    assert counts[5].precisions == {dtype: 5 * (3 * (len(widths) - 1) - 3)}
+    assert counts[5].precisions == {HALVES if is_half else dtype: 5 * (3 * (len(widths) - 1) - 3)}
 
 
 @pytest.mark.usefixtures("_idle")
@@ -610,12 +616,20 @@ def test_the_bytes_of_a_step(widths, size):
 
 
 @pytest.mark.usefixtures("_idle")
-def test_the_bytes_of_a_step_with_products_in_three_parts():
-    program = steps_of((784, 1024, 1024, 10), 8192, Device("fake"), "tf32x3").program_for(8192)
+@pytest.mark.parametrize(
+    ("dtype", "widths", "size", "nbytes"),
+    [
+        ("tf32x3", (784, 1024, 1024, 10), 8192, SPLIT_NBYTES),
+        *[("bfloat16", *key, nbytes) for key, nbytes in HALF_NBYTES.items()],
+        ("bfloat16", (20, 100, 2), 256, NBYTES[(20, 100, 2), 256]),
+    ],
+)
+def test_the_bytes_of_a_step_in_other_precisions(dtype, widths, size, nbytes):
+    program = steps_of(widths, size, Device("fake"), dtype).program_for(size)
     program.run()
     with fake.counted() as counts:
         program.run()
-    assert counts.nbytes == SPLIT_NBYTES
+    assert counts.nbytes == nbytes
 
 
 def test_the_documents_state_the_counts():
@@ -626,6 +640,9 @@ def test_the_documents_state_the_counts():
     [launches] = set(SPLIT.values())
     assert f"the first two {launches} launches" in text.replace("\n", " ")
     assert f"the second {SPLIT_NBYTES / 1e6:,.0f} MB" in text.replace("\n", " ")
+    [launches] = set(HALF.values())
+    nbytes = " and ".join(f"{each / 1e6:.0f}" for each in HALF_NBYTES.values())
+    assert f"it takes them {launches}, and {nbytes} MB" in text.replace("\n", " ")
     assert f"takes {RECURRENT['LSTM']} for 50 steps" in text.replace("\n", " ")
 
 

@@ -13,6 +13,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+struct alignas(8) ushort4 {
+    unsigned short x, y, z, w;
+};
+
 struct alignas(16) double2 {
     double x, y;
 };

@@ -2,6 +2,9 @@
 #pragma once
 #include "../emulator.h"
 
+#include <cmath>
+#include <cstring>
+
 namespace emulator {
 
 enum LtStatus : int {
@@ -12,12 +15,32 @@ enum LtStatus : int {
     lt_not_supported = 15
 };
 
-const int FLOAT32 = 0, FLOAT64 = 1;            // cudaDataType
+const int FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 14;  // cudaDataType
 const int COMPUTE_32F = 68, COMPUTE_64F = 70;  // cublasComputeType_t
 const int COMPUTE_32F_FAST_16BF = 75, COMPUTE_32F_FAST_TF32 = 77;
 
 // Bits of cublasLtEpilogue_t, those that sknet asks for; the default is 1.
 enum Epilogue : int { relu = 2, bias = 4, bias_gradient_a = 256, bias_gradient_b = 512 };
+
+// A number with the first 16 bits of a float.
+struct Half {
+    uint16_t bits;
+
+    operator float() const {
+        const uint32_t whole = uint32_t(bits) << 16;
+        float found;
+        memcpy(&found, &whole, sizeof found);
+        return found;
+    }
+    Half() = default;
+    Half(float x) {
+        uint32_t whole;
+        memcpy(&whole, &x, sizeof whole);
+        if (std::isnan(x)) whole |= 0x400000;
+        else whole += 0x7FFF + (whole >> 16 & 1);
+        bits = whole >> 16;
+    }
+};
 
 struct Operation {
     int compute, scale_type, pointer_mode = 0, is_a_transposed = 0, is_b_transposed = 0, epilogue = 1;

@@ -12,9 +12,9 @@ struct Matrix {
     T &at(int64_t i, int64_t j) const { return values[i + j * stride]; }
 };
 
-template <class T>
-void finish(const Operation &how, const Matrix<T> &d) {
-    const T *vector = (const T *)how.bias;
+// Of totals, before they are rounded to the numbers of a result, of which the vector is, too.
+template <class T, class Vector>
+void finish(const Operation &how, const Matrix<T> &d, const Vector *vector) {
     for (int64_t i = 0; i < d.rows; i++)
         for (int64_t j = 0; j < d.columns; j++) {
             T &x = d.at(i, j);

@@ -35,14 +35,15 @@ struct Operand {
     int64_t rows, columns;
     std::vector<T> values;
 
-    Operand(const Matrix<T> &given, bool is_transposed, int compute)
+    template <class Given>
+    Operand(const Matrix<Given> &given, bool is_transposed, int compute)
         : rows(is_transposed ? given.columns : given.rows),
           columns(is_transposed ? given.rows : given.columns),
           values(rows * columns) {
         const int lost = lost_bits(compute);
         for (int64_t j = 0; j < columns; j++)
             for (int64_t i = 0; i < rows; i++) {
-                const T x = is_transposed ? given.at(j, i) : given.at(i, j);
+                const T x = T(is_transposed ? given.at(j, i) : given.at(i, j));
                 values[i + j * rows] = lost ? rounded(x, lost) : x;
             }
     }
@@ -50,10 +51,11 @@ struct Operand {
 };
 
 // All sums of a column grow at once, each in order: so the compiler computes several together.
-template <class T>
+template <class T, class Result>
 static void multiply(const Operation &how, T alpha, const Operand<T> &a, const Operand<T> &b, T beta,
-                     const Matrix<T> &c, const Matrix<T> &d) {
+                     const Matrix<Result> &c, const Matrix<Result> &d) {
     std::vector<T> totals(d.rows);
+    const Matrix<T> column_of_d{totals.data(), d.rows, 1, d.rows};
     for (int64_t j = 0; j < d.columns; j++) {
         std::fill(totals.begin(), totals.end(), T(0));
         for (int64_t k = 0; k < a.columns; k++) {
@@ -61,20 +63,22 @@ static void multiply(const Operation &how, T alpha, const Operand<T> &a, const O
             for (int64_t i = 0; i < d.rows; i++) totals[i] += column[i] * factor;
         }
         for (int64_t i = 0; i < d.rows; i++)
-            d.at(i, j) = alpha * totals[i] + (beta == T(0) ? T(0) : beta * c.at(i, j));
+            totals[i] = alpha * totals[i] + (beta == T(0) ? T(0) : beta * c.at(i, j));
+        finish(how, column_of_d, (const Result *)how.bias);
+        for (int64_t i = 0; i < d.rows; i++) d.at(i, j) = totals[i];
     }
-    finish(how, d);
 }
 
 // Sums of the rows of a factor that is not rounded: of the first as it is, of the second only transposed.
-template <class T>
-static void sum_operands(const Operation &how, const Matrix<T> &a, const Matrix<T> &b) {
+template <class T, class Factor, class Result>
+static void sum_operands(const Operation &how, const Matrix<Factor> &a, const Matrix<Factor> &b) {
     if (!how.has(bias_gradient_a) && !how.has(bias_gradient_b)) return;
-    const Matrix<T> &summed = how.has(bias_gradient_a) ? a : b;
-    T *vector = (T *)how.bias;
+    const Matrix<Factor> &summed = how.has(bias_gradient_a) ? a : b;
+    Result *vector = (Result *)how.bias;
     for (int64_t i = 0; i < summed.rows; i++) {
-        vector[i] = 0;
-        for (int64_t k = 0; k < summed.columns; k++) vector[i] += summed.at(i, k);
+        T total = 0;
+        for (int64_t k = 0; k < summed.columns; k++) total += summed.at(i, k);
+        vector[i] = total;
     }
 }
 
@@ -100,17 +104,25 @@ static Operation of_product(Operation how, int batch) {
     return how;
 }
 
-template <class T>
+template <class T, class Factor, class Result>
 static void run(const Product &p) {
     for (int i = 0; i < p.d.batch; i++) {
-        const Operation how = of_product<T>(p.how, i);
-        const Matrix<T> given_a = matrix<T>(p.a, p.a_values, i), given_b = matrix<T>(p.b, p.b_values, i);
+        const Operation how = of_product<Result>(p.how, i);
+        const Matrix<Factor> given_a = matrix<Factor>(p.a, p.a_values, i);
+        const Matrix<Factor> given_b = matrix<Factor>(p.b, p.b_values, i);
         const Operand<T> a(given_a, p.how.is_a_transposed != 0, p.how.compute);
         const Operand<T> b(given_b, p.how.is_b_transposed != 0, p.how.compute);
-        sum_operands(how, given_a, given_b);
-        multiply<T>(how, p.alpha, a, b, p.beta, matrix<T>(p.c, p.c_values, i),
-                    matrix<T>(p.d, p.d_values, i));
+        sum_operands<T, Factor, Result>(how, given_a, given_b);
+        multiply<T, Result>(how, p.alpha, a, b, p.beta, matrix<Result>(p.c, p.c_values, i),
+                            matrix<Result>(p.d, p.d_values, i));
     }
+}
+
+static void run(const Product &p) {
+    if (p.d.type == FLOAT64) return run<double, double, double>(p);
+    if (p.d.type == BFLOAT16) return run<float, Half, Half>(p);
+    if (p.a.type == BFLOAT16) return run<float, Half, float>(p);
+    run<float, float, float>(p);
 }
 
 // -- checks -----------------------------------------------------------------------------------
@@ -143,7 +155,10 @@ static bool is_known(int epilogue) {
 static LtStatus check(const Operation &how, const Layout &a, const Layout &b, const Layout &c,
                       const Layout &d) {
     for (const Layout *each : {&a, &b, &c, &d})
-        if (each->type != d.type || each->order) return lt_not_supported;
+        if (each->type != (each == &a || each == &b ? a.type : d.type) || each->order)
+            return lt_not_supported;
+    const bool is_half = a.type == BFLOAT16 && (d.type == BFLOAT16 || d.type == FLOAT32);
+    if (a.type != d.type && !is_half) return lt_not_supported;
     if (!is_known(how.epilogue)) return lt_invalid_value;
     const bool is_transposed = how.has(bias_gradient_a) && how.is_a_transposed;
     if (is_transposed || (how.has(bias_gradient_b) && !how.is_b_transposed)) return lt_not_supported;
@@ -154,7 +169,9 @@ static LtStatus check(const Operation &how, const Layout &a, const Layout &b, co
     }
     const int singles[] = {COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_32F_FAST_16BF};
     const bool is_single = std::count(std::begin(singles), std::end(singles), how.compute);
-    return d.type == FLOAT32 && is_single && how.scale_type == FLOAT32 ? lt_success : lt_not_supported;
+    if (how.scale_type != FLOAT32) return lt_not_supported;
+    return (is_half ? how.compute == COMPUTE_32F : d.type == FLOAT32 && is_single) ? lt_success
+                                                                                   : lt_not_supported;
 }
 
 static bool is_workspace_right(const Algorithm *algorithm, const void *workspace, size_t size) {
@@ -217,7 +234,7 @@ API int cublasLtMatmul(void *, Operation *how, const void *alpha, const void *a_
     if (!is_workspace_right(algorithm, workspace, size)) return lt_invalid_value;
     if (!are_alignments_right(algorithm, p)) return lt_invalid_value;
     const Status refused =
-        issue_library_call(stream, [p] { p.d.type == FLOAT64 ? run<double>(p) : run<float>(p); });
+        issue_library_call(stream, [p] { run(p); });
     return refused ? lt_execution_failed : lt_success;
 }
 
