@@ -78,7 +78,7 @@ from sknet.nn._layer_outputs import RECORDED, Calls
 from sknet.onnx._writer import Node
 from sknet.ops._windows import Windows
 from sknet.preprocessing._encodings import Crossed, Target, ValueMeans, target_of
-from sknet.preprocessing._native import NativeRows
+from sknet.preprocessing._native import NativeRow, NativeRows
 from sknet.preprocessing._plan import FittedEncoder, OneRow, Options, fit_plan
 from sknet.preprocessing._plan import Plan as TablePlan
 from sknet.preprocessing._python import EncodedTable
@@ -192,6 +192,11 @@ def communicator():
 def native_rows():
     encoder = sknet.TableEncoder(piecewise=None).fit(X)
     return NativeRows(encoder.plan, encoder.read(X), {})
+
+
+def native_row():
+    encoder = sknet.TableEncoder(piecewise=None).fit(X)
+    return NativeRow([encoder.plan], encoder.read(X[:1]))
 
 
 def network():
@@ -391,6 +396,7 @@ BOUND = {
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
     "sknet.engine._network.Network": network,
+    "sknet.preprocessing._native.NativeRow": native_row,
     "sknet.preprocessing._native.NativeRows": native_rows,
     "sknet.engine._remote.SplitStep": lambda: SplitStep(model()),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),

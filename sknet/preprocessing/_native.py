@@ -1,7 +1,7 @@
 """Rows of a table, encoded by native code, a batch at a time."""
 
-from collections.abc import Mapping
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,7 +13,12 @@ from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import Table
 
 
-class NativeRows:
+class _HoldsAddresses:
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("it holds addresses of this process, and cannot be pickled or copied: make it again")
+
+
+class NativeRows(_HoldsAddresses):
     """Encodes rows of a dense table to float32, with the bits of `Plan.dense`, or to `codes_of` these."""
 
     def __init__(
@@ -56,10 +61,7 @@ class NativeRows:
             Field.STEPS: self._address(steps),
         }
         self._n_numbers = table.numbers.shape[1]
-        self._fields = np.array([described[field] for field in vars(Field).values()], np.int64)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("it holds addresses of this process, and cannot be pickled or copied: make it again")
+        self.fields = np.array([described[field] for field in vars(Field).values()], np.int64)
 
     def _address(self, array: np.ndarray) -> int:
         self._alive.append(array)
@@ -93,6 +95,31 @@ class NativeRows:
     def encode(self, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
         """Write the outputs of some rows."""
         room = np.empty(self._n_numbers)
-        arrays = self._fields, chosen, places, out, room
+        arrays = self.fields, chosen, places, out, room
         fields, *addresses = (array.ctypes.data for array in arrays)
         needed().rows(fields, len(places), *addresses)
+
+
+class NativeRow(_HoldsAddresses):
+    """Encodes single rows of dense tables to float32 for several plans, with the bits of `OneRow`."""
+
+    def __init__(self, plans: Sequence[Plan], table: Table) -> None:
+        self._table = Table(table.numbers.copy(), table.codes.copy())
+        self._found = np.empty((1, sum(plan.width for plan in plans)), np.float32)
+        self._alive: list[Any] = [only := np.zeros(1, np.int64), room := np.empty(table.numbers.shape[1])]
+        self._calls = []
+        at = self._found.ctypes.data
+        for plan in plans:
+            encoder = NativeRows(plan, self._table, {})
+            self._alive.append(encoder)
+            addresses = only.ctypes.data, only.ctypes.data, at, room.ctypes.data
+            self._calls.append((encoder.fields.ctypes.data, 1, *addresses))
+            at += self._found.itemsize * plan.width
+
+    def encode(self, table: Table) -> np.ndarray:
+        """Return the outputs of the only row of a `table`, which the next call overwrites."""
+        self._table.numbers[...], self._table.codes[...] = table.numbers, table.codes
+        rows = needed().rows
+        for call in self._calls:
+            rows(*call)
+        return self._found

@@ -205,6 +205,8 @@ class Schema(FieldsAlone):
             return self._of_row(row)
         names = getattr(estimator, "feature_names_in_", None)
         rows = rows_of_records(X, names)
+        if rows is not X and len(rows) == 1 and self._reads_rows:
+            return self._of_row(rows[0].tolist())
         return self.read_opened(opened(estimator, X) if rows is X else rows, names)
 
     def read_opened(self, X: Any, names: "Sequence[Any] | None") -> Table:
@@ -295,52 +297,61 @@ class Schema(FieldsAlone):
         )
 
     @cached_property
-    def _needs_columns(self) -> bool:
-        return any(feature.kind == DATE or feature.form is not None for feature in self.features)
+    def _reads_rows(self) -> bool:
+        """Whether values of a row can be read one by one."""
+        return not self.is_sparse and all(f.kind != DATE and f.form is None for f in self.features)
 
     @cached_property
     def _reader(self) -> RowReader:
         return RowReader(tuple(feature.name for feature in self.features), any_order=False)
 
     def _single_row(self, estimator: Any, X: Any) -> "Sequence[Any] | None":
-        """Return the values of a one-row frame with the columns of the fit; otherwise None."""
-        if (
-            self.is_sparse
-            or self._needs_columns
-            or is_collection(X)
-            or getattr(X, "shape", ())[:1] != (1,)
-            or not hasattr(X, "columns")
-        ):
+        """Return the values of a one-row frame, or an array, with the columns of the fit; otherwise None."""
+        if not self._reads_rows or is_collection(X) or getattr(X, "shape", ())[:1] != (1,):
             return None
-        names = self._names_of(estimator)
+        if not hasattr(X, "columns"):
+            is_read = type(X) is np.ndarray and X.dtype.kind in "iufO" and X.shape == (1, len(self.features))
+            return X[0].tolist() if is_read and "feature_names_in_" not in vars(estimator) else None
+        names = vars(estimator).get("feature_names_in_")
         row = None if names is None else self._reader(X)
-        if row is not None or names_of(X) != names:
+        if row is not None or names_of(X) != (None if names is None else names.tolist()):
             return row
         if hasattr(X, "iloc"):
             at = X.iat
             return [at[0, i] for i in range(len(self.features))]
         return X.row(0) if hasattr(X, "row") else None
 
-    @staticmethod
-    def _names_of(estimator: Any) -> "list[Any] | None":
-        names = vars(estimator).get("feature_names_in_")
-        return None if names is None else names.tolist()
+    @cached_property
+    def _codes_of_levels(self) -> list[dict[Any, int] | None]:
+        return [feature.codes if feature.kind == CATEGORY else None for feature in self.features]
 
     def _of_row(self, row: Sequence[Any]) -> Table:
         numbers, codes = [], []
-        for feature, value in zip(self.features, row, strict=True):
-            if feature.kind != CATEGORY:
-                numbers.append(value if type(value) is float else to_number(value, feature.label, 0))
-            elif is_missing(value):
-                codes.append(MISSING)
+        for i, (value, known) in enumerate(zip(row, self._codes_of_levels, strict=True)):
+            kind = type(value)
+            if known is None:
+                is_plain = kind is float or kind is int
+                numbers.append(value if is_plain else to_number(value, self.features[i].label, 0))
+            elif (kind is str or kind is int) and value in known:
+                codes.append(known[value])
             else:
-                try:
-                    codes.append(feature.codes.get(value, UNSEEN))
-                except TypeError:
-                    raise not_a_level(feature.label, value, 0) from None
-                if codes[-1] == UNSEEN:
-                    _warn_of_texts(feature, [value], codes[-1:])
-        return Table(_bounded(np.array([numbers], np.float64)), np.array([codes], np.int32))
+                codes.append(self._code(self.features[i], value))
+        found = np.array([numbers], np.float64)
+        np.minimum(np.maximum(found, -HUGE, out=found), HUGE, out=found)  # in less time than np.clip
+        return Table(found, np.array([codes], np.int32))
+
+    @staticmethod
+    def _code(feature: Feature, value: Any) -> int:
+        """Return the code of a single value that may be missing, or no level."""
+        if is_missing(value):
+            return MISSING
+        try:
+            code = feature.codes.get(value, UNSEEN)
+        except TypeError:
+            raise not_a_level(feature.label, value, 0) from None
+        if code == UNSEEN:
+            _warn_of_texts(feature, [value], [code])
+        return code
 
 
 def _bounded(numbers: np.ndarray) -> np.ndarray:

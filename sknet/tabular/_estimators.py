@@ -277,7 +277,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     def _take_oof(self, y: Any, outputs: Any, rows: np.ndarray, weight: Any) -> None:
         from sklearn.metrics import r2_score  # slow to import
 
-        found = self._means(outputs)
+        found = self._bounded(self._made(outputs, "means"))
         self.oof_prediction_ = np.full(y.shape, np.nan, found.dtype)
         self.oof_prediction_[rows] = found
         several = len(rows) > 1

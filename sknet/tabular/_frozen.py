@@ -14,13 +14,15 @@ from sknet.core import Tensor
 from sknet.engine import History
 from sknet.engine._model_copies import slim_model
 from sknet.engine._network import predict_raw
+from sknet.estimators._inputs import RowsWithOffset
 from sknet.estimators._portable import portable_loss
 from sknet.estimators._stored import check_labels_of, check_network
+from sknet.estimators._targets import prediction_of
 from sknet.losses import Loss
 from sknet.losses._wrappers import without_offset
 from sknet.persistence import write_atomically
 from sknet.preprocessing._plan import FittedEncoder
-from sknet.preprocessing._schema import Schema
+from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._predicting import Classifies, Counted, Mix, OfOneRow, Predicts, Regresses, blended
 from sknet.tabular._training import Member
 
@@ -74,13 +76,30 @@ class FrozenTabular(Predicts):
         self._targets, self._loss_function = parts.targets, parts.loss
 
     def _mixed(self, X: Any) -> np.ndarray:
+        return self._mixed_rows(self._encoder.read(X))
+
+    def _mixed_rows(self, table: Table) -> np.ndarray:
+        return self._of_one_row(table) if _is_dense_row(table) else blended(self._members, table)
+
+    def _answered(self, X: Any, kind: str, offset: Any = None, coverage: Any = None) -> Any:
+        if offset is not None or coverage is not None or type(X) is RowsWithOffset:
+            return super()._answered(X, kind, offset, coverage)
         table = self._encoder.read(X)
-        if table.n_rows > 1 or table.sparse is not None:
-            return blended(self._members, table)
+        if not _is_dense_row(table):
+            return self._made(self._mixed_rows(table), kind)
+        program = self._of_one_row
+        known = program.predictions.get(kind)
+        if known is None:
+            known = program.predictions[kind] = prediction_of(self, kind)
+        name, head, result = known
+        return result(program(table, name, head))
+
+    @property
+    def _of_one_row(self) -> OfOneRow:
         program = self._program
         if program is None:
             program = self._program = OfOneRow(self._members)
-        return program(table)
+        return program
 
     @property
     def n_features_in_(self) -> int:
@@ -213,6 +232,10 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     def __init__(self, parts: Parts, bounds: tuple[Any, Any]) -> None:
         super().__init__(parts)
         self._bounds = bounds
+
+
+def _is_dense_row(table: Table) -> bool:
+    return table.n_rows == 1 and table.sparse is None
 
 
 ENSEMBLE: Mapping[str, Any] = {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
+from sknet._config import native_core
 from sknet._fields import ABOVE_ZERO, NOT_NEGATIVE, Items
 from sknet._late import available_if
 from sknet.core import Tensor, no_grad
@@ -23,9 +24,17 @@ from sknet.estimators._heads import (
 )
 from sknet.estimators._inputs import RowsWithOffset, with_offset
 from sknet.estimators._offset import apply_offset, split_outputs
-from sknet.estimators._targets import ClassTargets, ColumnTargets, OrderedTargets, RealTargets, prediction_of
+from sknet.estimators._targets import (
+    ClassTargets,
+    ColumnTargets,
+    OrderedTargets,
+    Prediction,
+    RealTargets,
+    prediction_of,
+)
 from sknet.losses import Loss
 from sknet.losses._base import mean_loss_of
+from sknet.preprocessing._native import NativeRow
 from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Table
 from sknet.tabular._training import Member, encoded_rows
@@ -61,7 +70,7 @@ class Predicts(ABC):
         _, head, result = prediction_of(self, kind, coverage)
         return result(self._headed(outputs, head))
 
-    def _answered(self, X: Any, kind: str, offset: Any, coverage: Any = None) -> Any:
+    def _answered(self, X: Any, kind: str, offset: Any = None, coverage: Any = None) -> Any:
         return self._made(self._outputs(with_offset(X, offset)), kind, coverage)
 
 
@@ -122,11 +131,10 @@ class Regresses(Predicts):
     _targets: RealTargets
     _bounds: tuple[Any, Any]
 
-    def _means(self, outputs: Any) -> np.ndarray:
-        found = self._made(outputs, "means")
+    def _bounded(self, means: np.ndarray) -> np.ndarray:
         # Of several outputs scikit-learn's checks ask for double precision.
-        dtype = np.float64 if self._targets.n_outputs > 1 else found.dtype
-        clipped: np.ndarray = np.clip(found, *self._bounds).astype(dtype)
+        dtype = np.float64 if self._targets.n_outputs > 1 else means.dtype
+        clipped: np.ndarray = np.clip(means, *self._bounds).astype(dtype)
         return clipped
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
@@ -145,7 +153,7 @@ class Regresses(Predicts):
             What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
             ``extrapolate`` is true or the fit had an offset.
         """
-        return self._means(self._outputs(with_offset(X, offset)))
+        return self._bounded(self._answered(X, "means", offset))
 
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, offset: Any = None) -> Any:
@@ -278,15 +286,27 @@ def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int
 
 
 class OfOneRow:
-    """Outputs for one row of a dense table: one encoding for all encoders and one program for all members."""
+    """Predictions for one row of a dense table: one encoding for all encoders and one program for all members."""
 
     def __init__(self, members: Sequence[Counted]) -> None:
         encoders, spans = spans_of(members)
-        self._encode = OneRow([encoder.plan for encoder in encoders])
+        self._plans = [encoder.plan for encoder in encoders]
+        self._by_numpy = None if native_core() else OneRow(self._plans)
+        self._idle: list[NativeRow] = []  # a thread takes one
         module = Blend(members, spans).eval()
         self._network = Network.fixed(module, np.float32)
+        self.predictions: dict[str, Prediction] = {}
 
-    def __call__(self, table: Table) -> np.ndarray:
-        """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""
-        found: np.ndarray = self._network.compute(self._encode(table, np.float32))
+    def __call__(self, table: Table, name: str = "raw", head: Head | None = None) -> np.ndarray:
+        """Return what a head, which the name determines, makes of the outputs of the only row of a `table`."""
+        found: np.ndarray
+        if self._by_numpy is not None:
+            found = self._network.compute(self._by_numpy(table, np.float32), name, head)
+            return found
+        try:
+            encoder = self._idle.pop()
+        except IndexError:
+            encoder = NativeRow(self._plans, table)
+        found = self._network.compute(encoder.encode(table), name, head)
+        self._idle.append(encoder)
         return found

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from sknet._config import native_core
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import edges_of, target_of, values_repeat, values_tell_more
+from sknet.preprocessing._native import NativeRow
 from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Schema
 from tests.fuzz.tables import drawn, harmed
@@ -140,4 +142,7 @@ def test_several_encoders_at_once(dtype):
                 assert found.dtype == dtype
                 np.testing.assert_array_equal(found, expected[i : i + 1])
                 compared += 1
+                if dtype == "float32" and native_core() is not None:
+                    encoder = NativeRow([encoder.plan for encoder in fitted], read.take([i]))
+                    np.testing.assert_array_equal(encoder.encode(read.take([i])), expected[i : i + 1])
     assert compared > 150

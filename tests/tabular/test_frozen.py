@@ -1,8 +1,10 @@
 """Frozen ensembles predict bitwise identically, for one row or many, and can be pickled and saved."""
 
 import pickle
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
@@ -103,3 +105,42 @@ def test_sparse_tables_and_arrays():
         for part in (rows, rows[:1]):
             np.testing.assert_array_equal(frozen.predict(part), reg.predict(part))
         assert not hasattr(frozen, "feature_names_in_")
+
+
+@pytest.mark.parametrize("native", ["auto", "never"])
+def test_one_row_in_every_form(native):
+    rng = np.random.default_rng(0)
+    numbers = np.where(rng.random((90, 3)) < 0.1, np.nan, rng.normal(size=(90, 3)))
+    levels = rng.choice(["a", "b", "c", None], (90, 2))
+    mixed = np.hstack([numbers.astype(object), levels])
+    coded = np.hstack([numbers, np.where(levels[:, :1] == "a", 0.0, 7.0)])
+    frame = pd.DataFrame(mixed, columns=list("vwxyz")).astype(dict.fromkeys("vwx", float))
+    y = np.where(np.nan_to_num(numbers[:, 0]) > 0, "up", "down")
+    with sknet.config_context(native=native):
+        for table, options in ((mixed, {}), (coded, {"categorical_features": [3]}), (numbers, {}), (frame, {})):
+            clf = TabularClassifier(**QUICK, **options).fit(table, y)
+            frozen, is_frame = clf.freeze(), table is frame
+            for i in range(12):
+                row = table.iloc[i : i + 1] if is_frame else table[i : i + 1]
+                record = table.iloc[i].to_dict() if is_frame else row.tolist()
+                for method in METHODS[:4]:
+                    expected = getattr(clf, method)(row)
+                    for given in (row, record):
+                        assert alike(getattr(frozen, method)(given), expected), (method, i)
+
+
+def test_unknown_and_missing_values_of_one_row():
+    levels = np.array([["a", 1.0], ["b", 2.0], [None, 3.0]] * 20, dtype=object)
+    clf = TabularClassifier(**QUICK).fit(levels, np.arange(60) % 3 == 0)
+    frozen = clf.freeze()
+    for row in ([None, 1], [np.nan, None], ["b", np.inf], ["b", -(10**400)], ["c", "2"], [b"a", 2], [3, 1.5]):
+        given = np.array([row], dtype=object)
+        try:
+            expected = clf.predict_proba(np.vstack([given, levels]))[:1]
+        except (ValueError, TypeError, OverflowError) as error:
+            with pytest.raises(type(error), match=re.escape(str(error)[:40])):
+                frozen.predict_proba(given)
+            continue
+        np.testing.assert_allclose(frozen.predict_proba(given), expected, rtol=1e-5)
+    with pytest.raises(TypeError, match="column 0"):
+        frozen.predict_proba(np.array([[[1], 2.0], 0], dtype=object)[:1].tolist())
