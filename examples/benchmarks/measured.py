@@ -25,6 +25,9 @@ PACKAGES = {
     "scikit-learn": "scikit-learn",
     "torch": "PyTorch",
     "onnxruntime": "onnxruntime",
+    "catboost": "CatBoost",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
 }
 Figure = float | str | None
 

@@ -286,7 +286,7 @@ def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int
 
 
 class OfOneRow:
-    """Predictions for one row of a dense table: one encoding for all encoders and one program for all members."""
+    """Predictions for one row of a dense table: one pass over all encoders, and one program for all members."""
 
     def __init__(self, members: Sequence[Counted]) -> None:
         encoders, spans = spans_of(members)
@@ -298,7 +298,7 @@ class OfOneRow:
         self.predictions: dict[str, Prediction] = {}
 
     def __call__(self, table: Table, name: str = "raw", head: Head | None = None) -> np.ndarray:
-        """Return what a head, which the name determines, makes of the outputs of the only row of a `table`."""
+        """Return what a head, which the name determines, makes of the outputs for the row of a `table`."""
         found: np.ndarray
         if self._by_numpy is not None:
             found = self._network.compute(self._by_numpy(table, np.float32), name, head)

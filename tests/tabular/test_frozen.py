@@ -117,7 +117,12 @@ def test_one_row_in_every_form(native):
     frame = pd.DataFrame(mixed, columns=list("vwxyz")).astype(dict.fromkeys("vwx", float))
     y = np.where(np.nan_to_num(numbers[:, 0]) > 0, "up", "down")
     with sknet.config_context(native=native):
-        for table, options in ((mixed, {}), (coded, {"categorical_features": [3]}), (numbers, {}), (frame, {})):
+        for table, options in (
+            (mixed, {}),
+            (coded, {"categorical_features": [3]}),
+            (numbers, {}),
+            (frame, {}),
+        ):
             clf = TabularClassifier(**QUICK, **options).fit(table, y)
             frozen, is_frame = clf.freeze(), table is frame
             for i in range(12):
