@@ -298,7 +298,7 @@ class Schema(FieldsAlone):
 
     @cached_property
     def _reads_rows(self) -> bool:
-        """Whether values of a row can be read one by one."""
+        """True if values of a row can be read one by one."""
         return not self.is_sparse and all(f.kind != DATE and f.form is None for f in self.features)
 
     @cached_property

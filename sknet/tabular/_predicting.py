@@ -286,7 +286,7 @@ def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int
 
 
 class OfOneRow:
-    """Predictions for one row of a dense table: one pass over all encoders, and one program for all members."""
+    """Predictions for one row of a dense table: one pass over all encoders, one program for all members."""
 
     def __init__(self, members: Sequence[Counted]) -> None:
         encoders, spans = spans_of(members)
