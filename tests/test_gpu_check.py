@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sknet.device import Device
+from sknet.device import HALVES, Device
 from tests.devices import fake
 from tests.project import ROOT
 from tools.gpu_check import (
@@ -132,7 +132,7 @@ def test_networks(monkeypatch):
 def test_steps(dtype):
     with fake.counted() as counts:
         found = _steps.steps(Fake(), TINY, side=16, rounds=1, dtype=dtype)
-    of_rates = {"tf32"} if dtype == "tf32x3" else set()
+    of_rates = {{"tf32x3": "tf32", "bfloat16": HALVES}.get(dtype, dtype)}
     assert set(counts.precisions) == {dtype} | of_rates
     assert not found.failures
     assert found.figures["rates"]["operations per second"] > 0

@@ -11,7 +11,7 @@ from sknet import neural_network
 from sknet.device import Device, to_device, to_host
 from sknet.losses import Ordinal, Quantile
 from sknet.optim import SGD, Adam
-from tests.devices.fake import FakeArray
+from tests.devices.fake import FakeArray, counted
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet
 
 RTOL = 1e-7
@@ -229,6 +229,17 @@ def test_sparse_rows(place):
     np.testing.assert_allclose(
         to_host(following.predict_proba(to_device(data, place))), here.predict_proba(data), rtol=1e-6
     )
+
+
+def test_a_frozen_predictor_computes_on_the_host(place):
+    X, y = TABLES["multiclass"]
+    with quiet():
+        estimator = estimator_for("multiclass", device=str(place)).fit(X, y)
+    expected, frozen = estimator.predict_proba(X[:3]), estimator.freeze()
+    with counted() as counts:
+        found = frozen.predict_proba(X[:3])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert (counts.launches, counts.kernels, counts.reads) == (0, 0, 0)
 
 
 def test_pickles_hold_the_hosts_arrays(place):

@@ -28,13 +28,13 @@ class Work:
         return max(self.operations / rate, self.nbytes / bandwidth) + NODE * self.nodes
 
 
-def work_of(sizes: Sequence[int], batch: int) -> Work:
-    """Return the work of a step."""
+def work_of(sizes: Sequence[int], batch: int, itemsize: int = ITEM) -> Work:
+    """Return the work of a step, whose rows and hidden values have numbers of some bytes."""
     layers = [n_in * n_out for n_in, n_out in pairwise(sizes)]
     operations = 2 * batch * (3 * sum(layers) - layers[0])
     n_parameters = sum(layers) + sum(sizes[1:])
     # Parameters: read in both directions, and eight numbers in the update. Hidden values and their gradients:
     # each written once and read twice, but the gradient of the first layer, which only its weights need.
     hidden = 6 * sum(sizes[1:-1]) - sizes[1]
-    numbers = 10 * n_parameters + batch * (4 * sizes[0] + 4 * sizes[-1] + hidden)
-    return Work(operations, ITEM * numbers, 3 * len(layers) - 1 + 3)
+    nbytes = ITEM * 10 * n_parameters + itemsize * batch * (4 * sizes[0] + 4 * sizes[-1] + hidden)
+    return Work(operations, nbytes, 3 * len(layers) - 1 + 3)

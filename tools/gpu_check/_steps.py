@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.device import active, backend, to_device
+from sknet.device import HALVES, active, backend, to_device
 from sknet.estimators import MLPClassifier
 from tools.gpu_check import _torch
 from tools.gpu_check._found import Found
@@ -61,7 +61,7 @@ def steps(
         part.attempt("launches", partial(fit_launches, machine, each, dtype))
         part.attempt("torch", partial(torch_seconds, each, dtype))
         if isinstance(measured, dict):
-            work = work_of(each.sizes, each.batch)
+            work = work_of(each.sizes, each.batch, 2 if dtype == "bfloat16" else 4)
             rows["floor"] = work.floor(measured["operations per second"], measured["bytes per second"])
         found.figures[name] = rows
         found.failures += [failure | {"name": f"{name}: {failure['name']}"} for failure in part.failures]
@@ -69,14 +69,14 @@ def steps(
 
 
 def rates(machine: Machine, side: int, dtype: str) -> dict[str, float]:
-    """Return the rates of a large product of float32 arrays and of a copy within the device's memory."""
+    """Return the rates of a large product in a precision and of a copy within the device's memory."""
     owner = backend(machine.device.kind)
     at_once, dtype = (3, "tf32") if dtype == "tf32x3" else (1, dtype)
+    arrays, one, of = ("uint16", 0x3F80, HALVES) if dtype == "bfloat16" else ("float32", 1, dtype)
     with active(machine.device, dtype):
-        a, b, out = (owner.ones((side, side), "float32", machine.device) for _ in range(3))
-
-        def product() -> None:
-            owner.xp.matmul(a, b, out=out)
+        a, b, out = (owner.ones((side, side), arrays, machine.device) for _ in range(3))
+        a[...], b[...] = one, one
+        product = owner.products(of)(a, b, out)
 
         def copy() -> None:
             out[...] = a

@@ -859,6 +859,21 @@ def test_a_block_is_one_launch_and_the_host_looks_once(n_steps, fake_device, lau
     assert (counts.kernels, counts.reads) == (1, 1)
 
 
+OPTED_IN = 232_448  # bytes of shared memory that a block of an H100 can ask for
+
+
+@pytest.mark.usefixtures("_idle")
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16"])
+def test_all_steps_of_c_are_one_launch(dtype):
+    with fake.sharing(OPTED_IN), active(Device("fake")):
+        steps = steps_of((20, 100, 2), 256, Device("fake"), dtype)
+        order, outputs = np.arange(6 * 256), outputs_of(steps)
+        for _ in range(2):
+            with fake.counted() as counts:
+                steps._issue(order, 0, 256, 6, outputs)
+    assert (counts.kernels, counts.reads) == (1, 1)
+
+
 def flats_of(fake_device, seconds, limits):
     limits("seconds of a block of steps", seconds)
     steps, outputs, found = persistent_steps(fake_device), Outputs(N), []
