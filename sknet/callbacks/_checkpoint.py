@@ -285,12 +285,20 @@ TWISTER = GENERATORS["MT19937"]
 class _Described:
     """A description, as `sknet.persistence.describe` returns it, which holds no arrays."""
 
+    DEEPEST = 200  # levels
+
     def is_satisfied_by(self, value: Any) -> bool:
-        if isinstance(value, dict):
-            return all(map(self.is_satisfied_by, value.values()))
-        if isinstance(value, list):
-            return all(map(self.is_satisfied_by, value))
-        return value is None or isinstance(value, (bool, int, float, str))
+        level = [value]
+        for _ in range(self.DEEPEST):
+            if not all(x is None or isinstance(x, (dict, list, bool, int, float, str)) for x in level):
+                return False
+            level = [
+                item
+                for x in level
+                if isinstance(x, (dict, list))
+                for item in (x.values() if isinstance(x, dict) else x)
+            ]
+        return not level
 
     def __str__(self) -> str:
         return "a description"

@@ -1,6 +1,7 @@
 """Checkpoints that were edited are refused when they are read, and name the field."""
 
 import copy
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ READ = {
     "loop/n_iter": [-1, None, ...],
     "callbacks": [None, [{}], [{"class": 1, "state": {}}]],
     "stopped_by": ["x", 7, -1],
-    "parameters/alpha": [np.ones(3)],
+    "parameters/alpha": [np.ones(3), reduce(lambda inner, _: [inner], range(420), 1)],
     "frozen": [[1], None],
     "other": [1],
 }
