@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sknet import ops
+from sknet._constraints import shown
 from sknet.compile._symbolic import Axis
 from sknet.core import Tensor
 from sknet.engine._network import Head, Pass
@@ -22,7 +24,7 @@ from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._offset import head_of_both
 from sknet.estimators._scaling import InputScaling
-from sknet.estimators._targets import prediction_of
+from sknet.estimators._targets import conformal_quantile, prediction_of
 from sknet.losses._wrappers import has_offset
 from sknet.nn import Identity, Module, run
 from sknet.preprocessing import TableEncoder
@@ -53,7 +55,12 @@ def is_estimator(model: Any) -> bool:
 
 
 def computation_of(
-    estimator: Any, example: Any = None, *, raw_scores: bool = False, takes_offset: bool = True
+    estimator: Any,
+    example: Any = None,
+    *,
+    raw_scores: bool = False,
+    takes_offset: bool = True,
+    coverage: Any = None,
 ) -> Computation:
     """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes."""
     layer: Any = None
@@ -79,6 +86,8 @@ def computation_of(
     labels: dict[str, Any] = {}
     if layer is None:
         outputs, labels = outputs_of(estimator, raw_scores, takes_offset=n_offsets > 0)
+        if coverage is not None:
+            outputs |= bounds_of(estimator, coverage, takes_offset=n_offsets > 0)
     encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
     return Computation(
         estimator._module, by, named, is_named, outputs, labels, encoders, estimator._scaling,
@@ -122,6 +131,38 @@ def outputs_of(
         both = (lambda output: _of_both(scores(output))) if raw_scores else scores
         outputs["scores"] = _joined(both, -np.inf)
     return outputs, {} if targets.labels is None else {"label": targets.labels}
+
+
+def bounds_of(frozen: Any, coverage: Any, *, takes_offset: bool = False) -> dict[str, Head]:
+    """Return outputs for bounds that contain a share of the targets, or for sets of classes that do."""
+    loss = frozen._loss
+
+    def made(kind: str) -> Any:
+        _, head, _ = prediction_of(frozen, kind, coverage)
+        return head_of_both(loss, head) if takes_offset else head
+
+    if hasattr(frozen, "predict_interval"):
+        interval = made("interval")
+        return {name: partial(_column, interval, i) for i, name in enumerate(("lower", "upper"))}
+    if hasattr(frozen, "predict_set"):
+        return {"set": partial(_set_of, made("probabilities"), frozen._targets, coverage)}
+    raise ValueError(
+        f"coverage={shown(coverage)} is for predictors with intervals or sets, and this "
+        f"{type(frozen).__name__} has none: fit with calibrate='conformal'"
+    )
+
+
+def _column(head: Head, i: int, output: Any) -> Tensor:
+    return head(output)[:, i]
+
+
+def _set_of(head: Head, targets: Any, coverage: Any, output: Any) -> Tensor:
+    """Return which classes are in the set of each row, as `conformal_sets` does."""
+    probable = head(output)
+    bound = conformal_quantile(targets.conformity, coverage)
+    likeliest = ops.expand_dims(ops.argmax(probable, axis=1), 1)
+    is_likeliest = ops.equal(likeliest, np.arange(probable.shape[1]))
+    return ops.logical_or(ops.less_equal(1.0 - probable, np.asarray(bound, probable.dtype)), is_likeliest)
 
 
 def _outputs_of_heads(frozen: Any) -> tuple[dict[str, Head], dict[str, Any]]:

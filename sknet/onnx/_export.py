@@ -56,6 +56,7 @@ def export(
     example: Any = None,
     *,
     dtype: DTypeLike | None = None,
+    coverage: float | None = None,
 ) -> Any:
     """Return a module or a fitted estimator as an ONNX model, and write it to a file.
 
@@ -76,6 +77,9 @@ def export(
         The floating-point dtype of the model. None is that of a module; for estimators float32, also of those
         fitted in float64: inputs beyond seven digits need ``dtype="float64"``. Predictions of targets that
         were standardized have the precision of these targets.
+    coverage : float in (0, 1), default=None
+        Share of targets within the bounds, or the sets, that the model returns beside predictions, for an
+        estimator with `predict_interval` or `predict_set`; None for no bounds.
 
     Returns
     -------
@@ -93,7 +97,8 @@ def export(
         most_classes), padded with 0 for columns with fewer classes. A network with several heads has an
         output by the name of each, and for classes another, as "kind_probabilities". An estimator that was
         fitted with an offset has one more input, "offset", of shape (n_samples, n_outputs) and with zeros
-        where nothing is to be added.
+        where nothing is to be added. With `coverage`, a regressor has outputs "lower" and "upper", of shape
+        (n_samples, n_outputs), and a classifier "set", a bool for each row and class.
 
     Raises
     ------
@@ -104,7 +109,8 @@ def export(
     NotFittedError
         If the estimator is not fitted.
     TypeError, ValueError
-        If the example is not a valid input, or labels are neither integers nor strings.
+        If the example is not a valid input, labels are neither integers nor strings, or there are no bounds
+        of this coverage.
     CaptureError
         If the network cannot be captured, uses an operation that ONNX does not have, or does different
         operations for different numbers of rows.
@@ -137,7 +143,7 @@ def export(
     """
     if dtype is not None and np.dtype(dtype).name not in DTYPES:
         raise DtypeError(f"the dtype of an exported model must be one of {list(DTYPES)}, got {shown(dtype)}")
-    written = _written_model(model, example, dtype)
+    written = _written_model(model, example, dtype, coverage)
     taken = [value.name for value in written.inputs if value.name in written.outputs]
     if taken:
         raise ValueError(
@@ -150,9 +156,11 @@ def export(
     return found
 
 
-def _written_model(model: Any, example: Any, dtype: Any) -> "Written":
+def _written_model(model: Any, example: Any, dtype: Any, coverage: Any) -> "Written":
+    if coverage is not None and not hasattr(model, "predict"):
+        raise TypeError(f"coverage= is for an estimator with intervals or sets, got {type(model).__name__}")
     if is_estimator(model) or is_ensemble(model):
-        return written_estimator(model, example, dtype)
+        return written_estimator(model, example, dtype, coverage=coverage)
     if isinstance(model, Graph):
         model = graph_module_of(model)
     if not isinstance(model, nn.Module):
@@ -221,12 +229,14 @@ def written_estimator(
     raw_scores: bool = False,
     has_labels: bool = True,
     takes_offset: bool = True,
+    coverage: Any = None,
 ) -> Written:
     """Write a fitted estimator, with the outputs that `computation_of` names."""
+    options = {"raw_scores": raw_scores, "takes_offset": takes_offset, "coverage": coverage}
     if is_ensemble(estimator):
-        found = ensemble_computation(estimator, raw_scores=raw_scores, takes_offset=takes_offset)
+        found = ensemble_computation(estimator, **options)
     else:
-        found = computation_of(estimator, example, raw_scores=raw_scores, takes_offset=takes_offset)
+        found = computation_of(estimator, example, **options)
         if dtype is None and not found.encoders:
             dtype = "float32"  # the dtype that callers of runtimes expect, also of a fit in float64
     module, places = found.module, nn.bindings(found.module)

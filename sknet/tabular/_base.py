@@ -31,7 +31,7 @@ from sknet.engine._scheduler import grouped, run_in_threads
 from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._checks import check_weights, check_y, filled, weights_of_known, with_missing
-from sknet.estimators._computation import Computation, n_offsets_of, outputs_of
+from sknet.estimators._computation import Computation, bounds_of, n_offsets_of, outputs_of
 from sknet.estimators._head_scoring import evaluated
 from sknet.estimators._inputs import with_offset
 from sknet.estimators._layers import check_steps
@@ -735,7 +735,7 @@ def is_ensemble(model: Any) -> bool:
 
 
 def ensemble_computation(
-    ensemble: Any, *, raw_scores: bool = False, takes_offset: bool = True
+    ensemble: Any, *, raw_scores: bool = False, takes_offset: bool = True, coverage: Any = None
 ) -> Computation:
     if not isinstance(ensemble, FrozenTabular):
         check_is_fitted(ensemble)
@@ -754,6 +754,8 @@ def ensemble_computation(
             return ops.minimum(ops.maximum(found, Tensor(bounds[0])), Tensor(bounds[1]))
 
         outputs = {"variable": clipped}
+    if coverage is not None:
+        outputs |= bounds_of(ensemble, coverage, takes_offset=n_offsets > 0)
     width = sum(encoder.n_features_out_ for encoder in encoders)
     inputs = {"X": np.zeros((1, width), np.float32)}
     return Computation(module, nn.run, inputs, False, outputs, labels, encoders, n_offsets=n_offsets)

@@ -419,3 +419,67 @@ def test_several_heads(n_members):
                 loss={"a": "log_loss", "a_probabilities": "squared_error"},
             )
         )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n_targets", [1, 2])
+@pytest.mark.parametrize("kind", ["residuals", "offset", "deviations", "quantiles"])
+def test_bounds_of_targets_are_outputs(kind, n_targets):
+    X, y = TABLES["regression"]
+    y = y if n_targets == 1 else np.stack([y, 10 * y[::-1]], axis=1)
+    loss = {"deviations": "gaussian_nll", "quantiles": losses.Quantile([0.1, 0.5, 0.9])}.get(kind, "huber")
+    split = np.arange(100), np.arange(100, len(X))
+    params = {"loss": loss, "calibrate": "conformal", "validation_split": split, "early_stopping": False}
+    given = {"offset": np.round(3 * y, 1).reshape(-1, n_targets)} if kind == "offset" else {}
+    reg = sknet.MLPRegressor((7,), max_iter=3, random_state=0, **params).fit(X, y, **given)
+    found = names_and_arrays(onnx.export(reg, dtype="float64", coverage=0.8), X, *given.values())
+    assert list(found) == ["variable", "lower", "upper"]
+    bounds = reg.predict_interval(X, 0.8, **given).reshape(len(X), 2, n_targets)
+    close(np.stack([found["lower"], found["upper"]], axis=1), bounds)
+    if loss == "huber":  # the distance is the residual of the rank ceil(.8 (n + 1)) of the held-out rows
+        residuals = np.sort(np.abs(y.reshape(-1, n_targets) - found["variable"])[100:], axis=0)
+        distance = residuals[int(np.ceil(0.8 * (len(residuals) + 1))) - 1]
+        close(found["variable"] - distance, found["lower"])
+        close(found["variable"] + distance, found["upper"])
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_sets_of_classes_are_an_output(task):
+    X, y = TABLES[task]
+    split = np.arange(60), np.arange(60, len(X))
+    params = {"calibrate": "conformal", "validation_split": split, "early_stopping": False}
+    labels = NAMES[y % 4]
+    clf = fitted(sknet.MLPClassifier, X, labels, **params)
+    places = np.searchsorted(clf.classes_, labels[60:])
+    for coverage in (0.3, 0.9):
+        found = names_and_arrays(onnx.export(clf.freeze(), dtype="float64", coverage=coverage), X)
+        assert list(found) == ["label", "probabilities", "set"]
+        np.testing.assert_array_equal(found["set"], clf.predict_set(X, coverage))
+        distances = 1.0 - found["probabilities"]
+        own = np.sort(distances[60:][np.arange(len(places)), places])
+        bound = own[int(np.ceil(coverage * (len(own) + 1))) - 1] + 1e-12
+        is_likeliest = np.arange(len(clf.classes_)) == distances.argmin(axis=1)[:, np.newaxis]
+        np.testing.assert_array_equal(found["set"], (distances <= bound) | is_likeliest)
+
+
+def test_bounds_of_an_ensemble_of_a_table_are_outputs():
+    X, y = TABLES["regression"]
+    params = {"loss": losses.Quantile([0.1, 0.5, 0.9]), "members": 1, "n_folds": 2, "budget": 0.05}
+    reg = sknet.TabularRegressor(random_state=0, **params).fit(X, y)
+    found = names_and_arrays(onnx.export(reg, coverage=0.8), X.astype("float32"))
+    bounds = reg.predict_interval(X.astype("float32"), 0.8)
+    close(np.concatenate([found["lower"], found["upper"]], axis=1), bounds, "float32")
+
+
+def test_bounds_that_a_predictor_has_not_are_refused():
+    X, y = TABLES["binary"]
+    clf = fitted(sknet.MLPClassifier, X, y)
+    with pytest.raises(
+        ValueError, match=r"coverage=0\.8 is for predictors with intervals or sets, and this Fr"
+    ):
+        onnx.export(clf, coverage=0.8)
+    with pytest.raises(TypeError, match="an estimator with intervals or sets, got LayerOutput"):
+        onnx.export(clf.layer(-2), coverage=0.8)
+    reg = fitted(sknet.MLPRegressor, *TABLES["regression"], loss=losses.Quantile([0.1, 0.5, 0.9]))
+    with pytest.raises(ValueError, match=r"interval of coverage 0\.5 is between the quantiles"):
+        onnx.export(reg, coverage=0.5)
