@@ -116,15 +116,18 @@ class RandomSnapshot:
         else:
             self._words, self._normal = _read(source, place)
 
-    @property
-    def words(self) -> bytes:
-        """The memory of the generator; empty if it is unknown."""
-        return self._words
-
-    @property
-    def has_normal(self) -> bool:
-        """True if a normal number is left over."""
-        return bool(self.state()["has_gauss"] if not self._words else NORMAL.unpack(self._normal)[0])
+    def twin(self) -> RandomState:
+        """Return a random state of this thread that goes on from here; the next call sets it anew."""
+        twin: RandomState | None = getattr(_of_thread, "twin", None)
+        if twin is None:  # making one takes longer than all else that is done with it
+            twin = _of_thread.twin = _seeded(0)
+        words = self._words
+        if not words or NORMAL.unpack(self._normal)[0]:
+            twin.set_state(self.state())
+        else:
+            twin.seed(0)  # no normal number is left over
+            ctypes.memmove(twin._bit_generator.ctypes.state_address, words, len(words))
+        return twin
 
     def state(self) -> Any:
         """Return the state as ``get_state(legacy=False)`` would have returned it."""
@@ -147,21 +150,13 @@ class RandomSnapshot:
 
 
 def twin_of(source: RandomState) -> RandomState:
-    """Return a random state of this thread that goes on as the given one does."""
-    place = place_of_normal()
-    if type(source) is not RandomState or type(source._bit_generator) is not np.random.MT19937:
-        return deepcopy(source)
-    twin: RandomState | None = getattr(_of_thread, "twin", None)
-    if twin is None:  # copying the one that is given takes longer than all else that is done with it
-        twin = _of_thread.twin = _seeded(0)
-    snapshot = RandomSnapshot(source)
-    if place is None or snapshot.has_normal:
-        twin.set_state(snapshot.state())
-    else:
-        twin.seed(0)  # no normal number is left over
-        words = snapshot.words
-        ctypes.memmove(twin._bit_generator.ctypes.state_address, words, len(words))
-    return twin
+    """Return a random state that goes on as the given one does; `RandomSnapshot.twin` says which."""
+    return RandomSnapshot(source).twin() if is_plain(source) else deepcopy(source)
+
+
+def is_plain(source: RandomState) -> bool:
+    """Tell whether a random state is NumPy's own class with its default generator."""
+    return type(source) is RandomState and type(source._bit_generator) is np.random.MT19937
 
 
 KEY = 624  # words of the Mersenne Twister; an int, the position among them, follows in memory

@@ -9,6 +9,7 @@ import numpy as np
 from sknet import nn
 from sknet.dask._collections import Order, order_of
 from sknet.dask._exchange import Exchange
+from sknet.device import Stream
 from sknet.engine import Batches, Model, ModelState, Score
 from sknet.engine._inputs import Batch, each_input
 from sknet.engine._network import chunk_rows_of, predict_raw
@@ -103,7 +104,7 @@ class Rank:
         """Go on with a model, which is this worker's own from now on."""
         key = model.memory.key
         # Each worker draws masks of its own; the first draws those of a fit in one process.
-        model.memory.key = (key[0], key[1] ^ (self.exchange.rank << 32))
+        model.memory.stream = Stream((key[0], key[1] ^ (self.exchange.rank << 32)))
         self.model, self._alpha = model, model.alpha
         model.adopt(model.optimizer, model.loss_function, 0.0)  # the penalty is added once, after the sum
         self._step = SplitStep(model)

@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, partial, wraps
+from functools import cache, cached_property, partial, wraps
 from types import SimpleNamespace
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
@@ -26,7 +27,7 @@ from sknet._hints import suggestion
 from sknet._late import SPECIAL_FUNCTIONS, above, issparse, sparsetools, special
 from sknet._native import core
 from sknet._parallel import Lock
-from sknet._random import twin_of
+from sknet._random import RandomSnapshot, is_plain
 from sknet._warnings import warn_caller
 from sknet.device._products import Form
 from sknet.exceptions import DeviceError, DeviceMemoryError, DtypeError
@@ -870,8 +871,25 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     The state decides initial weights and permutations in scikit-learn's order, so in-step draws
     must not consume from it; a copy is drawn from instead.
     """
-    low, high = twin_of(random_state).randint(0, 2**63, size=2, dtype=np.int64)
-    return int(low), int(high)
+    return Stream(random_state).key
+
+
+class Stream:
+    """A Philox key: the one given, or that of a RandomState as it is now, derived when it is first read."""
+
+    def __init__(self, source: "np.random.RandomState | Key") -> None:
+        if isinstance(source, tuple):
+            self.key = source
+        else:
+            self._state: Any = RandomSnapshot(source) if is_plain(source) else deepcopy(source)
+
+    @cached_property
+    def key(self) -> Key:
+        """The key; few networks draw random numbers, and need it."""
+        state = self._state
+        twin = state.twin() if isinstance(state, RandomSnapshot) else deepcopy(state)
+        low, high = twin.randint(0, 2**63, size=2, dtype=np.int64)
+        return int(low), int(high)
 
 
 AT_ONCE = 1 << 14  # numbers that are drawn at once: their bits stay in the cache

@@ -25,7 +25,7 @@ from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, FitView
 from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import VERSION, Checkpoint, SavedFit, check_state, read_checkpoint
-from sknet.device import to_device, to_host
+from sknet.device import Stream, to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._memory import ModelLike, ModelState
 from sknet.exceptions import CallbackWarning, LoadError, StateError
@@ -482,7 +482,7 @@ def load_model_state(model: ModelLike, saved: Mapping[str, Any], path: str) -> N
         parameters[name].data = array
     model.memory.rest({name: placed(kept) for name, kept in saved["resting"].items()})
     low, high = saved["key"]
-    model.memory.key = low, high
+    model.memory.stream = Stream((low, high))
     model.random_state.set_state(saved["random_state"])
 
 

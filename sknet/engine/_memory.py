@@ -13,6 +13,7 @@ from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad, note_write
 from sknet.device import (
     Device,
+    Stream,
     active,
     available,
     backend,
@@ -20,7 +21,6 @@ from sknet.device import (
     is_array,
     namespace,
     on_device,
-    stream_key,
     to_device,
     to_host,
 )
@@ -536,9 +536,9 @@ class Memory:
     scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
 
     def __init__(
-        self, module: Module, dtype: Any, device: Device, slots: Iterable[str], key: tuple[int, int]
+        self, module: Module, dtype: Any, device: Device, slots: Iterable[str], stream: Stream
     ) -> None:
-        self.module, self.dtype, self.device, self.key = module, dtype, device, key
+        self.module, self.dtype, self.device, self.stream = module, dtype, device, stream
         self.slots: Slots = {}
         self.leaves: dict[str, Parameter] = {}
         self.frozen: dict[str, Parameter] = {}
@@ -640,6 +640,11 @@ class Memory:
 
     def _zeros(self, layout: Layout) -> Any:
         return backend(self.device.kind).zeros((layout.size,), self.dtype, self.device)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Key of the random numbers that are drawn within steps."""
+        return self.stream.key
 
     @property
     def known(self) -> dict[str, Parameter]:
@@ -847,9 +852,9 @@ def begin(
 ) -> Memory:
     """Return the memory of a module with known shapes, after drawing weights that have no values yet."""
     module.initialize(random_state)
-    key = stream_key(random_state)
+    stream = Stream(random_state)
     with active(device):
-        return Memory(module, dtype, device, slots, key)
+        return Memory(module, dtype, device, slots, stream)
 
 
 def give_shapes(module: Module, X: Any, dtype: Any) -> None:

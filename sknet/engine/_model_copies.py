@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._random import check_random_state
 from sknet._warnings import warn_caller
-from sknet.device import Device, active, available, on_device, to_device, to_host
+from sknet.device import Device, Stream, active, available, on_device, to_device, to_host
 from sknet.engine._memory import Arrays, Epoch, ModelState, Pending, copied_random_state, copy_of
 from sknet.engine._model import Model
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
@@ -60,7 +60,7 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     model._epoch = Epoch(*_counts(parts["epoch"]))
     if not isinstance(model._store, Pending):
         low, high = parts["key"]
-        model.memory.key = int(low), int(high)
+        model.memory.stream = Stream((int(low), int(high)))
         _fill(model, parts["slots"], parts["resting"])
     random_state.set_state(drawn)
     if type(parts["random_state"]) is int:

@@ -204,7 +204,7 @@ class Programs:
 def made_of(model: ModelLike) -> tuple[Any, ...]:
     """Return the objects that a step is made of, besides the network."""
     flat, slots = model.memory.flat_buffers()
-    return flat, *slots.values(), *model._hyper, model.precision, model.memory.key
+    return flat, *slots.values(), *model._hyper, model.precision, model.memory.stream
 
 
 def is_made_of(model: ModelLike, parts: tuple[Any, ...]) -> bool:

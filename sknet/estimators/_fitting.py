@@ -171,7 +171,7 @@ def _following(
     n_rows = max(1, trainer.n_rows(given))
     if is_open and n_rows < ROWS_OF_RATE:
         rate = LEAST_RATE * min(LARGEST_RATE, ROWS_OF_RATE / n_rows)
-        recipe = recipe._replace(optimizer=recipe.optimizer.with_lr(float(f"{rate:.2g}")))
+        recipe.optimizer.lr = float(f"{rate:.2g}")  # it was made of its name, for this fit
     if is_auto(recipe.alpha):
         alpha = 1e-4
         if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
