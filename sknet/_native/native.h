@@ -109,7 +109,7 @@ enum codes { OF_TABLE, OF_CHOSEN, OF_NUMBER };
 enum work {
     CONVOLVED, WEIGHT, ERFC, LSTM_FORWARD, LSTM_BACKWARD, NORM, NORM_GRADIENT, LSTM_STEPS, BY_TILES,
     SUMS_OF_ROWS, SCALED_ROWS, LSTM_BACK_STEPS, LARGEST, PUT_LARGEST, PIECE,
-    SHARE_OF_PRODUCT,
+    SHARE_OF_PRODUCT, RIGHT,
 };
 
 /* Images and kernels that are convolved channel by channel.
@@ -130,6 +130,12 @@ struct planes {
 struct pool {
     int64_t x, out, top, g, images, rows, columns, kernel_rows, kernel_columns, stride_rows, stride_columns, grid_rows,
         grid_columns, tile;
+};
+
+/* Outputs of the rows of some epochs, contiguous, with the class numbers of the rows, and how many of each epoch are
+ * right: the class has the first of the largest outputs. */
+struct scored {
+    int64_t outputs, targets, counts, epochs, rows, classes;
 };
 
 /* The complementary error function: operand and result, three arrays of `chunk` elements, and NumPy's loop of exp.

@@ -11,6 +11,7 @@ static int64_t pass_of_double(int64_t place, int64_t work) {
     case BY_TILES: share_double(at(place)); break;
     case LARGEST: largest_double(at(place)); break;
     case PUT_LARGEST: put_largest_double(at(place)); break;
+    case RIGHT: return count_right_double(at(place));
     default: return 1;
     }
     return 0;
@@ -28,6 +29,7 @@ static int64_t pass_of_float(int64_t place, int64_t work) {
     case BY_TILES: share_float(at(place)); break;
     case LARGEST: largest_float(at(place)); break;
     case PUT_LARGEST: put_largest_float(at(place)); break;
+    case RIGHT: return count_right_float(at(place));
     case NORM: norm(at(place)); break;
     case NORM_GRADIENT: norm_gradient(at(place)); break;
     case SUMS_OF_ROWS: sums_of_rows(at(place)); break;

@@ -76,3 +76,28 @@ static void N(put_largest)(const struct pool *p) {
             }
         }
 }
+
+/* Count right rows; return 1 if an output is not finite or a class is none, 0 otherwise. */
+static int64_t N(count_right)(const struct scored *s) {
+    const int64_t n = s->classes, *target = at(s->targets);
+    const T *x = at(s->outputs);
+    int64_t *counts = at(s->counts);
+    T wrong = 0; /* or NaN */
+    for (int64_t epoch = 0; epoch < s->epochs; epoch++) {
+        int64_t right = 0;
+        for (int64_t i = 0; i < s->rows; i++, x += n) {
+            const int64_t own = *target++;
+            if (own < 0 || own >= n)
+                return 1;
+            const T value = x[own];
+            int larger = 0;
+            for (int64_t j = 0; j < n; j++) {
+                larger |= (x[j] > value) | ((x[j] == value) & (j < own));
+                wrong += x[j] * 0;
+            }
+            right += !larger;
+        }
+        counts[epoch] = right;
+    }
+    return wrong != 0;
+}

@@ -6,6 +6,7 @@ Above this package everything is written once, against a backend's namespace ``x
 from sknet.device import _cupy as _cupy
 from sknet.device._backend import (
     PRECISIONS,
+    ROUNDED,
     Backend,
     Branch,
     Device,
@@ -42,6 +43,7 @@ from sknet.device._products import HALVES, Ending, Form, form_of
 __all__ = [
     "HALVES",
     "PRECISIONS",
+    "ROUNDED",
     "Backend",
     "Branch",
     "Device",

@@ -627,6 +627,7 @@ class Settings(NamedTuple):
 class RowEpochs(Epochs):
     """Epochs over the rows of a data set, each in a new order, or all in that of the data."""
 
+    is_watched = True  # between epochs there are calls that may change what the steps depend on
     _steps: Any = None  # none before they are chosen
     _several: Several | None = None  # the last epochs that were trained in one call
     _scores: list[Score] | None = None
@@ -662,6 +663,8 @@ class RowEpochs(Epochs):
         member = None if is_part else _member_steps(model, batches, check)
         self._steps = member or steps_of_fit(model, batches, check, left, self._how, is_part)
         self._steps.look_ahead_by(self._orders.look_ahead)
+        if self.is_watched:
+            self._steps.watch()
 
     def release(self) -> None:
         """Leave the steps to later fits, if that is possible."""
@@ -685,6 +688,7 @@ class RowEpochs(Epochs):
             return False
         steps.unbind()
         steps.bind(self.fit.model, self._batches)
+        steps.watch()
         return True
 
     def is_valid(self) -> bool:
@@ -830,6 +834,8 @@ class Course:
         self._loop = Loop(self._fit, self._epochs, new_score, validation, settings.max_steps)
         self._validation, self._held = validation, BlasThreads()
         self._hooks = Hooks(callbacks, self._fit)
+        self._is_alone = all(type(each) is EarlyStopping for each in callbacks) and validation is None
+        self._epochs.is_watched = not (self._is_alone and may_wait(new_score()))
 
     def run(self, lasts: bool = False) -> tuple[Outcome, bool]:
         """Train; tell whether this may be begun `again`, if it shall last."""
@@ -869,9 +875,9 @@ class Course:
     def _can_last(self) -> bool:
         """Tell whether steps stay with this, and keep copies of the rows as memory for the next ones."""
         batches, epochs = self._batches, self._epochs
-        if not all(type(each) is EarlyStopping and not each.restore_best for each in self._hooks.callbacks):
+        if not self._is_alone or self._hooks.reads_model:
             return False
-        if self._validation is not None or not batches.own_rows(MOST_OF_A_PART) or not epochs.stay():
+        if not batches.own_rows(MOST_OF_A_PART) or not epochs.stay():
             return False
         self._fit.source = Source()  # it has the rows that were given
         X = batches.X

@@ -18,6 +18,7 @@ from sknet.callbacks import Callback
 from sknet.callbacks._callback import Rows
 from sknet.core import Tensor, is_capturing, no_grad, note_write, release
 from sknet.device import (
+    ROUNDED,
     Device,
     active,
     available,
@@ -201,7 +202,7 @@ class Model(ForeignAttributes):
         self._hyper = checked_hyper(optimizer, loss, alpha)
         self.compile = compile
         self.dtype, precision = check_precision(dtype, where="a Model")
-        self._rounded = None if precision == self.dtype.name else precision
+        self._rounded = precision if precision in ROUNDED else None
         self.random_state = check_random_state(random_state)
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
@@ -263,7 +264,7 @@ class Model(ForeignAttributes):
                 f"{dtype}: make a new Model with dtype={found!r}"
             )
         if found != self.precision:
-            self._rounded = None if found == dtype.name else found
+            self._rounded = found if found in ROUNDED else None
             self.recompile()
 
     def adopt(

@@ -102,7 +102,7 @@ def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
     arrays = [*inputs.values(), batches.y, *([] if batches.weight is None else [batches.weight])]
     if any(type(array) is not np.ndarray for array in arrays):
         return None
-    optimizer = model.optimizer.in_steps()
+    optimizer, dtypes = model.optimizer.in_steps(), batches.input_dtype
     known = structure_of(model.module, model.loss_function, bool(model.alpha), optimizer)
     if known is None:
         return None
@@ -112,7 +112,8 @@ def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
         tuple(optimizer.hyper(1, model.progress)),
         memory.slot_names,
         model.dtype,
-        (batches.size, batches.n_batches, str(batches.input_dtype), tuple(inputs)),
+        tuple(dtypes.values()) if isinstance(dtypes, dict) else dtypes,
+        (batches.size, batches.n_batches, tuple(inputs)),
         tuple([_layout_of(array) for array in arrays]),
     )
 

@@ -178,6 +178,9 @@ class Steps(ABC):
     def is_valid(self) -> bool:
         """Tell whether nothing that these steps depend on has changed."""
 
+    def watch(self) -> None:
+        """Let `is_valid` see changes from now on, where steps on copies do so only on demand."""
+
     @abstractmethod
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         """Train on one block of batches, at least one."""
@@ -258,7 +261,8 @@ class CompiledSteps(Steps):
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds; so that the first block has one step
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
-        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+        self._fingerprint: Fingerprint | None = None
+        self.watch()
 
     is_native = False
 
@@ -273,7 +277,13 @@ class CompiledSteps(Steps):
         return any(program.draws for program in self._by_rows.values())
 
     def is_valid(self) -> bool:
-        return self._programs.are_of(self.model) and self._fingerprint.holds()
+        fingerprint = self._fingerprint
+        return self._programs.are_of(self.model) and (fingerprint is None or fingerprint.holds())
+
+    def watch(self) -> None:
+        model = self.model
+        if self._fingerprint is None:
+            self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def bind(self, model: ModelLike, batches: Batches) -> None:
         """Train on other rows of the same form, and another model if parameters are copied."""
@@ -283,14 +293,14 @@ class CompiledSteps(Steps):
             self._programs.bind(model)
             for program in self._by_rows.values():
                 self._programs.set_strength(program)
-            self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def unbind(self) -> None:
         """Forget the rows, and the model if parameters are copied, until others are bound."""
         del self.batches
         self._by_start.clear()
         if self._copies is not None:
-            del self.model, self._fingerprint
+            del self.model
+            self._fingerprint = None
             self._programs.unbind()
 
     def end(self, is_reusable: bool = True) -> None:

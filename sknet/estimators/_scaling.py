@@ -1,5 +1,6 @@
 """Standardization of inputs: each feature less its mean in the training rows, divided by its deviation."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -318,7 +319,7 @@ def _too_large(name: str, column: int) -> str:
 def _parts(shape: tuple[int, ...], at_once: int) -> Iterator[slice]:
     """Yield slices of rows that hold at most so many numbers, or one row."""
     n_rows = shape[0]
-    step = max(1, at_once * n_rows // max(1, int(np.prod(shape))))
+    step = max(1, at_once * n_rows // max(1, math.prod(shape)))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

@@ -315,6 +315,21 @@ class NativePools:
         """Write each window's gradient to the first of its largest elements, and zero to all others."""
         return self._pooled(Work.PUT_LARGEST, windows, x, out, top, g)
 
+    def right_rows(self, n_epochs: int, outputs: Any, targets: Any) -> list[int] | None:
+        """Return how many rows of each epoch have their largest output in their class.
+
+        None if the arrays have other layouts, an output is not finite, or a class is none.
+        """
+        n_rows, n_classes = outputs.shape
+        if outputs.dtype.char not in "fd" or _differs(outputs, outputs.dtype) or _differs(targets, np.int64):
+            return None
+        counts = np.empty(n_epochs, np.int64)
+        arrays = map(address_of, (outputs, targets, counts))
+        fields = np.array([*arrays, n_epochs, n_rows // n_epochs, n_classes], np.int64)
+        failed = self._pass(address_of(fields), outputs.itemsize, Work.RIGHT)
+        found: list[int] = counts.tolist()
+        return None if failed else found
+
     def _pooled(self, work: int, windows: Any, x: Any, out: Any, *more: Any) -> bool:
         arrays = x, out, *more
         if windows.padding != ((0, 0), (0, 0)) or windows.dilation != (1, 1) or not windows.are_apart:

@@ -35,6 +35,25 @@ def test_accuracy(weight, dtype):
     assert summed(Accuracy(), logits[:, :1], labels[:, :1], weight) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1, 2), (3, 5, 3), (20, 150, 7), (2, 300, 65)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_right_rows_of_epochs(shape, dtype, order):
+    """The first of equal outputs is the class, in native code and in NumPy's plan."""
+    output = np.asarray(RNG.integers(-3, 3, shape), dtype).reshape(-1, shape[-1]).copy(order)
+    classes = RNG.integers(0, shape[-1], len(output))
+    expected = (output.argmax(axis=1) == classes).reshape(shape[:2]).mean(axis=1)
+    found = Accuracy().of_epochs(shape[0], output, classes)
+    assert [score.result() for score in found] == pytest.approx(expected)
+    for wrong in (np.nan, np.inf, -np.inf):
+        changed = output.copy()
+        changed[-1, -1] = wrong
+        assert Accuracy().of_epochs(shape[0], changed, classes) is None
+    for wrong in (-1, shape[-1]):
+        with pytest.raises(ValueError, match=f"got the class number {wrong}: expected 0 to"):
+            Accuracy().of_epochs(shape[0], output, np.append(classes[:-1], wrong))
+
+
 @pytest.mark.parametrize("n_rows", [2, 1 << 15])
 def test_outputs_whose_sum_overflows(n_rows):
     """They are finite, so rows are counted as they are on a device."""
