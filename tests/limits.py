@@ -29,6 +29,7 @@ OF_PROGRAMS = {
     "bytes of columns of a convolution": [(_rules, "MOST_COLUMNS")],
     "indices that all threads read": [(_rules, "MOST_LOOKS")],
     "multiplications of a product in three parts": [(_precisions, "LEAST_PRODUCTS")],
+    "rows of a product in three parts": [(_precisions, "LEAST_SIZE")],
 }
 OF_RUNS = {
     "seconds of a block of steps": [(_runners, "SECONDS")],

@@ -6,9 +6,11 @@ import pytest
 from sknet import Model, nn, ops
 from sknet.compile import compile
 from sknet.device import HALVES, active, to_device, to_host
-from sknet.optim import SGD
+from sknet.engine import fit_many
+from sknet.optim import SGD, Adam
 from tests.devices import fake
 from tests.devices.rounding import from_halves, to_halves
+from tests.engine.loop.test_device_steps import LAYERS, data
 from tests.engine.precisions import host
 
 RNG = np.random.default_rng(0)
@@ -174,6 +176,44 @@ def test_two_runs_have_the_same_bits_and_losses_are_float32(fake_device):
         np.testing.assert_array_equal(fits[0][0][name], fits[1][0][name])
     assert fits[0][1] == fits[1][1]
     assert half(fits[0][1][0]) != np.float32(fits[0][1][0])
+
+
+@pytest.mark.parametrize("name", sorted(LAYERS.keys() - {"sequences"}))
+def test_networks_of_every_kind_learn_as_in_float32(name, fake_device, limits):
+    """Also where rules, whose arrays are float32, make factors of products, or read what products make."""
+    limits("rows of a product in three parts", 1)
+    X, y = data(dtype=np.float32)
+    losses, outputs = {}, {}
+    for precision in ("float32", "bfloat16"):
+        settings = {"dtype": precision, "device": fake_device, "random_state": 0}
+        model = Model(LAYERS[name](), "log_loss", Adam(1e-2), alpha=1e-3, **settings)
+        with fake.counted() as counts:
+            losses[precision] = model.fit(X, y, epochs=2, batch_size=8)["loss"]
+        outputs[precision] = to_host(model.predict(X))
+    assert counts.precisions[HALVES]
+    np.testing.assert_allclose(losses["bfloat16"], losses["float32"], rtol=5e-3)
+    error = np.linalg.norm(outputs["bfloat16"] - outputs["float32"])
+    assert 0 < error < 0.05 * np.linalg.norm(outputs["float32"])
+
+
+def test_many_fits_are_what_each_is_alone(fake_device, limits):
+    limits("rows of a product in three parts", 1)
+    X, y = data(dtype=np.float32)
+
+    def models():
+        settings = {"dtype": "bfloat16", "device": fake_device}
+        return [Model(LAYERS["gelu"](), "log_loss", Adam(1e-2), random_state=i, **settings) for i in range(3)]
+
+    together, alone = models(), models()
+    with fake.counted() as counts:
+        histories = fit_many(together, X, y, epochs=2, batch_size=10)
+    assert set(counts.precisions) == {HALVES}
+    for model, other, history in zip(together, alone, histories, strict=True):
+        np.testing.assert_allclose(
+            history["loss"], other.fit(X, y, epochs=2, batch_size=10)["loss"], rtol=2e-3
+        )
+        for one, same in zip(host(model).values(), host(other).values(), strict=True):
+            assert np.linalg.norm(one - same) < 2e-2 * np.linalg.norm(same)
 
 
 FLOAT32 = {
