@@ -81,6 +81,9 @@ CASES: dict[str, Case] = {
     "classifier, float32": Case(MLPClassifier, perceptron(dtype="float32")),
     "classifier, tf32": Case(MLPClassifier, perceptron(dtype="tf32")),
     "classifier, bfloat16": Case(MLPClassifier, perceptron(dtype="bfloat16")),
+    "classifier, arrays in bfloat16": Case(
+        MLPClassifier, {"hidden_layer_sizes": (512,), "dtype": "bfloat16"}, (512,)
+    ),
     "classifier, tf32x3": Case(MLPClassifier, {"hidden_layer_sizes": (512,), "dtype": "tf32x3"}, (512,)),
     "regressor, adam": Case(MLPRegressor, perceptron()),
     "regressor, float32": Case(MLPRegressor, perceptron(dtype="float32")),

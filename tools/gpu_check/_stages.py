@@ -51,7 +51,9 @@ STAGES = {
     "products": Stage(products, "each algorithm that the library offers for the products of steps"),
     "errors": Stage(errors, "errors of products against float64"),
     "steps-tf32x3": Stage(partial(steps, dtype="tf32x3"), "the same with three products in tf32 for one"),
-    "steps-bfloat16": Stage(partial(steps, dtype="bfloat16"), "the same with products in bfloat16"),
+    "steps-bfloat16": Stage(
+        partial(steps, dtype="bfloat16"), "the same with products, and arrays between them, in bfloat16"
+    ),
 }
 # By precision.
 TIMED = {"float32": "steps", "tf32": "steps-tf32", "tf32x3": "steps-tf32x3", "bfloat16": "steps-bfloat16"}
