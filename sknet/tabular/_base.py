@@ -453,8 +453,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         begun[job.kind, job.fold] = rows, training
         training.begin(1)
         first = time.monotonic()
-        if training.n_batches >= LEAST_STEPS and first - encoded > left / 2:
-            return Cost(encoded - started, first - encoded, done=1)  # a second epoch may be one too many
+        if training.n_batches >= LEAST_STEPS and first - encoded > left / 10:
+            return Cost(encoded - started, first - encoded, done=1)  # a second one would tell little more
         training.begin(1)
         epoch = time.monotonic() - first
         return Cost(encoded - started, epoch, max(first - encoded - epoch, 0.0), done=2)

@@ -1,5 +1,6 @@
 """Budgets of seconds for members of an ensemble, a kind that is left out, and the progress of training."""
 
+import heapq
 import math
 import sys
 import threading
@@ -23,14 +24,17 @@ from sknet.tabular._training import Member
 LARGEST_BUDGET = 10.0
 # Below this multiple, fewer members are better than shorter trainings.
 LEAST_BUDGET = 0.25
+BUDGETS = [0.1 * 1.02**i for i in range(233)] + [LARGEST_BUDGET]
 # Updates without which no member is better than chance, however short the budget is.
 LEAST_STEPS = 30
 # A budget is kept within this multiple.
 MOST_EXCESS = 1.5
 # Seconds after which a fit tells how far it is, unless it is asked to.
 PATIENCE = 5.0
-# Members that are trained side by side are slower than the one that was measured.
-SPARE = 0.75
+# Held-out rows are predicted, too, and members that train side by side are slower than the one measured.
+SPARE_OF_ONE, SPARE = 0.95, 0.85
+# A kind is measured if the least of it takes no more of what is left.
+MOST_MEASURED = 0.75
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,45 @@ def planned(
     """Return the jobs that fit into some seconds, and their settings."""
     chosen, some, budget, least = list(jobs), dict(settings), 0.0, 0.0
     for chosen, some in _ever_fewer(jobs, {kind: settings[kind] for kind in costs}):
-        fixed, work = _work(chosen, some, costs)
-        budget = (SPARE * seconds * _at_once(chosen, n_jobs) - fixed) / max(work, 1e-9)
         least = max(_least_budget(job, some[job.kind]) for job in chosen)
+
+        def fits(budget: float, chosen: Any = chosen, some: Any = some) -> bool:
+            return expected(chosen, _times(some, costs, budget), costs, n_jobs) <= seconds
+
+        found = [budget for budget in BUDGETS if fits(budget)]
+        budget = max(found, default=0.0)
         if budget >= max(LEAST_BUDGET, least):
             break
-    budget = min(max(budget, least), LARGEST_BUDGET)
-    some = {kind: setting.times(budget) for kind, setting in some.items()}
-    return chosen, {kind: replace(x, epochs=max(x.epochs, costs[kind].done)) for kind, x in some.items()}
+    some = _times(some, costs, max(budget, least))
+    for kind in some:  # an epoch of a large table may take a good part of the seconds
+        while some[kind].epochs < LARGEST_BUDGET * settings[kind].epochs:
+            more = {**some, kind: replace(some[kind], epochs=some[kind].epochs + 1)}
+            if expected(chosen, more, costs, n_jobs) > seconds:
+                break
+            some = more
+    return chosen, some
+
+
+def _times(settings: Mapping[str, Setting], costs: Mapping[str, Cost], budget: float) -> dict[str, Setting]:
+    """Return settings with the work multiplied, for as many epochs at least as there are."""
+    found = {kind: setting.times(budget) for kind, setting in settings.items()}
+    return {kind: replace(x, epochs=max(x.epochs, costs[kind].done)) for kind, x in found.items()}
+
+
+def expected(
+    jobs: Sequence[Job], settings: Mapping[str, Setting], costs: Mapping[str, Cost], n_jobs: int | None
+) -> float:
+    """Return the seconds in which threads train members, one job after the other."""
+    ends = [0.0] * n_threads_for(n_jobs, len(jobs))
+    begun = set()
+    for job in jobs:
+        cost, setting = costs[job.kind], settings[job.kind]
+        taken = cost.encoding + setting.per_fold * (cost.setup + cost.epoch * setting.epochs)
+        if cost.done and job.kind not in begun:
+            begun.add(job.kind)
+            taken -= cost.encoding + cost.setup + cost.epoch * cost.done
+        heapq.heapreplace(ends, ends[0] + taken)
+    return max(ends) / (SPARE_OF_ONE if len(ends) == 1 else SPARE)
 
 
 def is_affordable(job: Job, settings: Mapping[str, Setting], costs: Mapping[str, Cost], left: float) -> bool:
@@ -75,7 +110,7 @@ def is_affordable(job: Job, settings: Mapping[str, Setting], costs: Mapping[str,
     setup = max(cost.setup for cost in costs.values())
     epoch = max(cost.epoch for cost in costs.values())
     more = encoding + setup + LEAST_BUDGET * settings[job.kind].epochs * epoch
-    return known + more <= SPARE * left
+    return known + more <= MOST_MEASURED * left
 
 
 def warn_of_more(
@@ -87,38 +122,16 @@ def warn_of_more(
     n_jobs: int | None,
 ) -> None:
     """Warn if planned jobs take longer than a budget allows, since there is a least of them."""
-    fixed, work = _work(jobs, settings, costs)
-    expected = gone + (fixed + work) / _at_once(jobs, n_jobs)
-    if expected > MOST_EXCESS * seconds:
+    whole = gone + expected(jobs, settings, costs, n_jobs)
+    if whole > MOST_EXCESS * seconds:
         job = jobs[0]
         epochs, steps = settings[job.kind].epochs, _steps(job, settings[job.kind])
         warn_caller(
             f"a budget of {seconds:g} s is too short for this table: encoding it and training {len(jobs)} "
             f"member for {epochs} epochs of {steps} updates, the least that is better than chance, "
-            f"take about {expected:.2g} s. Give a longer budget, fewer columns or smaller hidden layers",
+            f"take about {whole:.2g} s. Give a longer budget, fewer columns or smaller hidden layers",
             UserWarning,
         )
-
-
-def _work(
-    jobs: Sequence[Job], settings: Mapping[str, Setting], costs: Mapping[str, Cost]
-) -> tuple[float, float]:
-    """Return the seconds of one thread, besides epochs, and those of all epochs."""
-    fixed = work = 0.0
-    begun = set()
-    for job in jobs:
-        cost, setting = costs[job.kind], settings[job.kind]
-        fixed += cost.encoding + cost.setup * setting.per_fold
-        work += cost.epoch * setting.epochs * setting.per_fold
-        if cost.done and job.kind not in begun:
-            begun.add(job.kind)
-            fixed -= cost.encoding + cost.setup + cost.epoch * cost.done
-    return fixed, work
-
-
-def _at_once(jobs: Sequence[Job], n_jobs: int | None) -> float:
-    """Return how many jobs run at a time, on average."""
-    return len(jobs) / math.ceil(len(jobs) / n_threads_for(n_jobs, len(jobs)))
 
 
 def _steps(job: Job, setting: Setting) -> int:
