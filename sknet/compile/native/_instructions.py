@@ -55,13 +55,13 @@ def address_of(x: Any) -> int:
 
 
 def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
-    kinds = [signature.replace("->", "") for signature in ufunc.types]
-    wanted = [i for i, kind in enumerate(kinds) if [np.dtype(c) for c in kind] == list(dtypes)]
+    kinds, chars = ufunc.types, "".join([x.char if x.isnative else " " for x in dtypes])
+    wanted = f"{chars[:-1]}->{chars[-1]}"
     found = _UFunc.from_address(id(ufunc) + object.__basicsize__)
     known = (found.nin, found.nout, found.nargs, found.ntypes, found.name)
-    if known != (ufunc.nin, 1, ufunc.nargs, len(kinds), ufunc.__name__.encode()) or not wanted:
+    if known != (ufunc.nin, 1, ufunc.nargs, len(kinds), ufunc.__name__.encode()) or wanted not in kinds:
         return None
-    [first, *_] = wanted
+    first = kinds.index(wanted)
     address = found.functions[first]
     return None if not address else Loop(address, found.data[first] or 0)
 
