@@ -3,6 +3,7 @@
     python examples/benchmarks/untouched.py --data DIR [--sets NAME ...] [--seeds 5] [--jobs 2] [--json PATH]
     python examples/benchmarks/untouched.py --data DIR --settings [NAME ...]
     python examples/benchmarks/untouched.py --data DIR --few [NAME ...]
+    python examples/benchmarks/untouched.py --data DIR --first [NAME ...]
     python examples/benchmarks/untouched.py --columns [--seeds 3]
 
 DIR is as for ``tables.py``; of its sets, the columns of numbers are taken as they are, without the rows in
@@ -11,7 +12,8 @@ scikit-learn's small sets, a fifth of the rows is scored. Scores are accuracies 
 processor. "Tuned" is the better of six settings (penalty and learning rate) by cross-validation. With
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
 as when defaults were chosen; with ``--few``, their penalties and rates, on few rows of those that are
-trained on otherwise, and others of these to score; with ``--columns``, their penalties for one to three
+trained on otherwise, and others of these to score; with ``--first``, the rates from which these begin, in
+few and many epochs; with ``--columns``, their penalties for one to three
 columns, on drawn curves with noise. It needs pandas and pyarrow: ``python -m pip install
 "scikit-neural[data]"``.
 """
@@ -47,7 +49,7 @@ from sknet import MLPClassifier, MLPRegressor
 from sknet.neural_network import MLPClassifier as DropInClassifier
 from sknet.neural_network import MLPRegressor as DropInRegressor
 from sknet.optim import Adam, AdamW, ScheduleFreeAdamW
-from sknet.optim.schedules import Cosine, WarmUp
+from sknet.optim.schedules import Cosine, InverseTime, WarmUp
 from sknet.tabular import TabularClassifier, TabularRegressor
 
 SMALL = {
@@ -220,6 +222,17 @@ def penalized(penalty: float, lr: float) -> Contender:
     return make
 
 
+def beginning(rate: float, epochs: int) -> Contender:
+    """Return sknet's networks with a first rate, which falls to the default's last one."""
+
+    def make(is_numeric: bool, seed: int, n_rows: int) -> Any:
+        last = 1e-3 * min(5.0, max(1.0, 2000 / n_rows))
+        lr = InverseTime(max(rate, last), round(1 / rate), last)
+        return ours(max_iter=epochs, lr=lr)(is_numeric, seed, n_rows)
+
+    return make
+
+
 def penalized_as_four(is_numeric: bool, seed: int, n_rows: int) -> Any:
     """Return sknet's networks with the default penalty of four columns and more."""
     share, scale = min(200, n_rows) / n_rows, min(1.0, n_rows / 200, 1000 / n_rows)
@@ -238,6 +251,11 @@ PENALIZED: Mapping[str, Contender] = {
         for penalty in (1, 3, 10)
         for lr in (1e-3, 3e-3, 1e-2)
     },
+}
+BEGINNING: Mapping[str, Contender] = {
+    f"{epochs} epochs, {rate:g} first": beginning(rate, epochs)
+    for epochs in (10, 30, 200)
+    for rate in (0.001, 0.01, 0.02, 0.03)
 }
 OTHERS: Mapping[str, Contender] = {
     "defaults": ours(),
@@ -262,7 +280,7 @@ def measure(folder: Path, name: str, seed: int, contender: str) -> tuple[float, 
     """Return the score and the seconds of a fit."""
     warnings.simplefilter("ignore")
     X, y, X_test, y_test, is_numeric = parts(folder, name, seed)
-    model = {**DEFAULTS, **OTHERS, **PENALIZED, **BY_COLUMNS}[contender](
+    model = {**DEFAULTS, **OTHERS, **PENALIZED, **BEGINNING, **BY_COLUMNS}[contender](
         is_numeric, seed, len(X)
     )  # closures cannot be sent to workers
     started = time.process_time()
@@ -292,18 +310,23 @@ def main() -> None:
         "--few", nargs="*", help="compare penalties and rates of sknet's networks on few rows"
     )
     parser.add_argument(
+        "--first", nargs="*", help="compare first rates of sknet's networks on few rows, in 10 to 200 epochs"
+    )
+    parser.add_argument(
         "--columns", nargs="*", help="compare penalties of sknet's networks on one to three columns"
     )
     arguments = parser.parse_args()
     if arguments.data is None and arguments.columns is None:
         parser.error("--data is needed: a folder with datasets.json")
     chosen = (
-        *((arguments.settings, OTHERS), (arguments.few, PENALIZED), (arguments.columns, BY_COLUMNS)),
-        ([], DEFAULTS),
+        *((arguments.settings, OTHERS), (arguments.few, PENALIZED), (arguments.first, BEGINNING)),
+        *((arguments.columns, BY_COLUMNS), ([], DEFAULTS)),
     )
     names, known = next((names, known) for names, known in chosen if names is not None)
     contenders = names or list(known)
-    sets = {id(PENALIZED): FEW, id(BY_COLUMNS): [f"{name}:{n}" for name in CURVES for n in (60, 200)]}
+    curves = [f"{name}:{n}" for name in CURVES for n in (60, 200)]
+    drawn = sorted({*FEW, *curves})
+    sets = {id(PENALIZED): FEW, id(BEGINNING): drawn, id(BY_COLUMNS): curves}
     arguments.sets = arguments.sets or sets.get(id(known), [*LARGE, *SMALL])
     jobs = [
         (arguments.data, name, seed, contender)

@@ -43,6 +43,7 @@ from sknet.optim.schedules import (
     Exponential,
     FlatThenCosine,
     InverseScaling,
+    InverseTime,
     Joined,
     Linear,
     OneCycle,
@@ -69,6 +70,7 @@ SCHEDULES = [
     InverseScaling(0.05), CosineRestarts(0.05, 3), Exponential(0.05, 0.8, unit="step"),
     Linear(0.05, n_steps=9), Polynomial(0.05, n_steps=7), OneCycle(0.05, n_steps=9), WarmUp(0.05, 4),
     Joined([0.01, Linear(0.05, n_steps=5)], [3]), FlatThenCosine(0.05, n_steps=8), CosLog(0.05, 2, 9),
+    InverseTime(0.05, 3, 0.01),
 ]  # fmt: skip
 LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "C": lambda X: X,

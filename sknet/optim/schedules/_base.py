@@ -231,6 +231,47 @@ class InverseScaling(Schedule):
         return float(self.lr / (progress.samples + 1) ** float(self.power))
 
 
+class InverseTime(Schedule):
+    r"""A constant rate, and decay by the inverse of the number of updates down to a final rate.
+
+    Parameters
+    ----------
+    lr : float
+        The rate of the first updates.
+    n_steps : int
+        Number of updates with this rate.
+    min_lr : float, default=0.0
+        The final rate, at most `lr`.
+
+    Notes
+    -----
+    At update t, counted from 0, :math:`\max(\mathrm{min\_lr}, \mathrm{lr} \min(1, n / (t + 1)))`. Unlike
+    along a cosine, no length of the fit is needed. ``Adam(InverseTime(0.02, 50, 0.001))`` begins at 0.02 and
+    falls to Adam's default rate: few epochs get further.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import InverseTime, Progress
+    >>> schedule = InverseTime(0.1, n_steps=2, min_lr=0.04)
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(6)]
+    [0.1, 0.1, 0.0667, 0.05, 0.04, 0.04]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "n_steps": [COUNT], "min_lr": [SHARE]}
+
+    def __init__(self, lr: float, n_steps: int, min_lr: float = 0.0) -> None:
+        self.lr = lr
+        self.n_steps = n_steps
+        self.min_lr = min_lr
+
+    def validate(self) -> None:
+        super().validate()
+        check_not_above(self, "min_lr", self.min_lr, self.lr)
+
+    def __call__(self, progress: Progress) -> float:
+        return float(max(self.min_lr, self.lr * min(1.0, self.n_steps / (progress.step + 1))))
+
+
 def _done(schedule: "Step | MultiStep | Exponential", progress: Progress) -> int:
     if schedule.unit == "step":
         return progress.step
