@@ -13,7 +13,7 @@ from sknet.onnx._writer import Value, Writer
 from sknet.preprocessing._columns import HUGE
 from sknet.preprocessing._encodings import ValueMeans
 from sknet.preprocessing._plan import FittedEncoder, Plan
-from sknet.preprocessing._schema import MISSING, UNSEEN, Feature
+from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Sums
 from sknet.preprocessing._texts import spellings
 
 DOUBLE, INTEGER, TEXT = np.dtype(np.float64), np.dtype(np.int64), np.dtype(object)
@@ -113,7 +113,7 @@ class Tables:
         ]
         for encoder in self._encoders[:1]:
             for number, *units in zip(*encoder.plan.number_parts(len(labels))[1], strict=True):
-                if labels[number] is not None:
+                if number < len(labels) and labels[number] is not None:  # sums are behind
                     yield labels[number], *units
 
     def write(self, w: Writer, value: Value) -> Value:
@@ -121,7 +121,8 @@ class Tables:
         if value.name != "X":
             self.inputs.append(value)
             return value
-        columns = _Columns(w, self.inputs, self._features, is_split=self._is_split)
+        sums = self._encoders[0].schema.sums
+        columns = _Columns(w, self.inputs, self._features, sums, is_split=self._is_split)
         parts = [part for encoder in self._encoders for part in _encoded(w, encoder.plan, columns)]
         joined = parts[0] if len(parts) == 1 else w.add("Concat", *parts, shape=value.shape, axis=1)
         return w.cast(joined, value.dtype)
@@ -141,7 +142,7 @@ class _Columns:
     """Numbers and rows of levels of a table."""
 
     def __init__(
-        self, w: Writer, inputs: Sequence[Value], features: Sequence[Feature], *, is_split: bool
+        self, w: Writer, inputs: Sequence[Value], features: Sequence[Feature], sums: Sums, *, is_split: bool
     ) -> None:
         self.w, self.rows = w, inputs[0].shape[0]
         numbers: list[Value] = []
@@ -157,12 +158,35 @@ class _Columns:
                 if x.dtype.kind == "f":
                     self._floats[len(numbers)] = x
                 numbers.append(w.cast(x, DOUBLE))
-        self.n_numbers = len(numbers)
+        self.n_numbers = len(numbers) + len(sums)
         if numbers:
             shape = (self.rows, len(numbers))
             together = numbers[0] if len(numbers) == 1 else w.add("Concat", *numbers, shape=shape, axis=1)
             self.missing = w.add("IsNaN", together, dtype=bool)
             self.numbers = together
+        if sums:
+            self._add_sums(sums)
+
+    def _add_sums(self, sums: Sums) -> None:
+        """Add sums of two numbers, which are missing where one of them is."""
+        w, (*places, a, b) = self.w, (np.array(each)[np.newaxis] for each in zip(*sums, strict=True))
+        shape, wide = (self.rows, len(sums)), (self.rows, self.n_numbers)
+        known = w.add("Where", self.missing, w.constant(0.0, DOUBLE), self.numbers, dtype=DOUBLE)
+        known = _bounded(w, known)
+
+        def taken(x: Value, i: int) -> Value:
+            return w.add("Gather", x, w.constant(places[i][0], INTEGER), shape=shape, axis=1, dtype=x.dtype)
+
+        names = {
+            "x": taken(known, 0),
+            "y": taken(known, 1),
+            "a": w.constant(a, DOUBLE),
+            "b": w.constant(b, DOUBLE),
+        }
+        found = expression(w, "x * a + y * b", names, DOUBLE)
+        missing = w.add("Or", taken(self.missing, 0), taken(self.missing, 1), dtype=bool)
+        self.numbers = w.add("Concat", self.numbers, found, shape=wide, axis=1)
+        self.missing = w.add("Concat", self.missing, missing, shape=wide, axis=1)
 
     def _column(self, x: Value, i: int) -> Value:
         return self.w.add("Gather", x, self.w.constant([i], INTEGER), shape=(self.rows, 1), axis=1)
@@ -250,12 +274,12 @@ def _numbers(w: Writer, plan: Plan, columns: _Columns) -> list[Value]:
 
     numbers = columns.numbers
     filled = w.add("Where", columns.missing, row(centers), numbers, dtype=DOUBLE, shape=numbers.shape)
-    filled = _between(w, filled, w.constant(-HUGE, DOUBLE), w.constant(HUGE, DOUBLE))
+    filled = _bounded(w, filled)
     found = []
     if len(kept):
         names = {"x": taken(filled, kept), "middle": row(middles), "scale": row(scales)}
         z = expression(w, "(x - middle) / scale", names, DOUBLE)
-        z = _between(w, z, w.constant(-HUGE, DOUBLE), w.constant(HUGE, DOUBLE))
+        z = _bounded(w, z)
         values = expression(w, "z / sqrt(1 + z / 3 * (z / 3))", {"z": z}, DOUBLE)
         if len(phases):
             is_phase = w.constant(np.isin(np.arange(len(kept)), phases)[None])
@@ -269,6 +293,10 @@ def _numbers(w: Writer, plan: Plan, columns: _Columns) -> list[Value]:
     if len(flags):
         found.append(w.cast(taken(columns.missing, flags, bool), DOUBLE))
     return found
+
+
+def _bounded(w: Writer, x: Value) -> Value:
+    return _between(w, x, w.constant(-HUGE, DOUBLE), w.constant(HUGE, DOUBLE))
 
 
 def _between(w: Writer, x: Value, lowest: Value, highest: Value) -> Value:

@@ -298,7 +298,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     def owners(self) -> np.ndarray:
         """Index of the column of the table that each output comes from, of shape (n_features_out_,)."""
         check_is_fitted(self)
-        return self._plan.owners(self._schema)
+        return self._plan.owners(self._schema)[:, 0]
 
     @property
     def notes(self) -> list[str]:

@@ -175,17 +175,20 @@ class Plan(FieldsAlone):
         return found
 
     def owners(self, schema: Schema) -> np.ndarray:
-        """Return the index of the column of the table that each output comes from."""
+        """Return the indices of both columns that an output comes from, of shape (width, 2).
+
+        They are the same where it comes from one, and differ for sums.
+        """
         numbers = schema.owners_of_numbers
         found = [*self.numbers.values[0], *self.numbers.bins[0], *self.numbers.flags]
         if self.sparse is not None:
             found = [*found, *self.sparse.kept, *self.sparse.flagged]
-        owned = [int(numbers[i]) for i in found]
-        coded = [i for i, feature in enumerate(schema.features) if feature.kind == CATEGORY]
-        coded += [int(numbers[means.number]) for means in self.value_means]
+        owned = [numbers[i] for i in found]
+        coded = [(i, i) for i, feature in enumerate(schema.features) if feature.kind == CATEGORY]
+        coded += [numbers[means.number] for means in self.value_means]
         for column, owner in zip(self._columns, coded, strict=True):
             owned += [owner] * len(column.names)
-        return np.array(owned, np.intp)
+        return np.array(owned, np.intp).reshape(-1, 2)
 
     @property
     def _columns(self) -> tuple[CategoryColumn, ...]:
@@ -251,7 +254,9 @@ def fit_plan(
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
     matrix = None if table.sparse is None else _of(table.sparse, rows)
     sparse = None if matrix is None else fit_sparse(sparse_names, matrix, options.min_count)
-    telling = _telling(numbers, sample, of_sample, options)
+    telling = [
+        i for i in _telling(numbers, sample, of_sample, options) if i < sample.shape[1] - len(schema.sums)
+    ]
     if directions is not None:
         telling = [i for i in telling if not directions[i]]
     several = any(len(feature.levels) > options.max_levels for feature in schema.categories)

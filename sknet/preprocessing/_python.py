@@ -27,7 +27,7 @@ from sknet.preprocessing._columns import (
 )
 from sknet.preprocessing._encodings import FIRST, ValueMeans, chunk_of, encode_numbers, value_codes
 from sknet.preprocessing._plan import Plan
-from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
+from sknet.preprocessing._schema import MISSING, UNSEEN, Schema, with_sums
 from sknet.preprocessing._texts import BOOLEAN, boolean_of, read_column, unread
 from sknet.preprocessing._words import numbers_of_words
 
@@ -128,10 +128,11 @@ def table_of(X: Any, columns: Any) -> Any:
 
 
 def encoded(
-    X: Any, columns: Any, numbers: Any, categories: Any, value_means: Any, width: int, dtype: str
+    X: Any, columns: Any, sums: Any, numbers: Any, categories: Any, value_means: Any, width: int, dtype: str
 ) -> Any:
     """Return the outputs of an encoder for a table."""
     table, codes = table_of(X, columns)
+    table = with_sums(table, sums)
     codes += [value_codes(table[:, number], known) for number, known, _ in value_means]
     levels = [*categories, *(values for _, _, values in value_means)]
     out = np.empty((len(X), width), dtype)
@@ -168,8 +169,8 @@ def encoding_call(source: PythonSource, encoder: Any, name: str, table: str) -> 
     function = source.value(encoded)
     last = f"{literal(plan.width)}, {literal(encoder.dtype)}"
     return (
-        f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
-        f"    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {last},\n)"
+        f"{function}(\n    {table},\n    [\n{columns}    ],\n    {literal(schema.sums)},\n"
+        f"    ({', '.join(parts)}),\n    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {last},\n)"
     )
 
 

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
 from sknet._constraints import is_whole, shown
-from sknet._fields import LEVEL, Arrays, Each
+from sknet._fields import ABSENT, COUNT, LEVEL, Arrays, Each, Number, Together
 from sknet._frames import RowReader, is_collection, names_of, rows_of_records
 from sknet._hints import suggestion
 from sknet._late import FieldsAlone, cached_property, issparse, scipy_sparse
@@ -163,16 +164,40 @@ class Feature(FieldsAlone):
         return NOTES[plain] + (f", in {self.form[len(plain) + 1 :]}" if plain != self.form else "")
 
 
+Sums = tuple[tuple[int, int, float, float], ...]
+
+"""For each sum the indices of two numbers of a table, and what they are multiplied by."""
+
+FACTOR = Number(Real, -1, 1)
+
+
+def with_sums(numbers: Any, sums: Any) -> Any:
+    """Return the numbers of a table, and behind them sums of two of them."""
+    found = [numbers[:, [i]] * a + numbers[:, [j]] * b for i, j, a, b in sums]
+    return np.concatenate([numbers, *found], axis=1) if found else numbers
+
+
 @dataclass(frozen=True)
 class Schema(FieldsAlone):
-    """The descriptions of all columns of a table, with which others like it are read."""
+    """The descriptions of all columns of a table, with which others like it are read.
+
+    Sums of two numbers stand behind all of these.
+    """
 
     features: tuple[Feature, ...]
     is_sparse: bool
+    sums: Sums = ()
+    _stored_fields = {
+        "sums": [Each(tuple, Together(COUNT, COUNT, FACTOR, FACTOR)), ABSENT],
+    }
 
     def _check_stored(self) -> None:
         if len({feature.name for feature in self.features}) < len(self.features):
             raise ValueError("several columns have one name")
+        n_numbers = sum(len(feature.number_names) for feature in self.features)
+        for i, j, *_ in self.sums:
+            if self.is_sparse or max(i, j) >= n_numbers:
+                raise ValueError(f"a sum of the numbers {i} and {j}, and there are {n_numbers} dense ones")
 
     @classmethod
     def learn(
@@ -199,7 +224,7 @@ class Schema(FieldsAlone):
     def read(self, estimator: Any, X: Any) -> Table:
         """Read another table, `X`; `estimator` holds number and names of the features."""
         if self._is_plain(estimator, X):
-            return Table(_bounded(X.astype(np.float64, order="C")), np.empty((len(X), 0), np.int32))
+            return Table(self._complete(X.astype(np.float64, order="C")), np.empty((len(X), 0), np.int32))
         row = self._single_row(estimator, X)
         if row is not None:
             return self._of_row(row)
@@ -220,7 +245,8 @@ class Schema(FieldsAlone):
     @property
     def names(self) -> list[str]:
         """Names of the numbers of a `Table`, dense or sparse."""
-        return [name for feature in self.features for name in feature.number_names]
+        names = [name for feature in self.features for name in feature.number_names]
+        return [*names, *(f"{names[i]}{'-' if a * b < 0 else '+'}{names[j]}" for i, j, a, b in self.sums)]
 
     @property
     def categories(self) -> list[Feature]:
@@ -229,8 +255,11 @@ class Schema(FieldsAlone):
 
     @property
     def owners_of_numbers(self) -> np.ndarray:
-        """The index of the column that each number comes from."""
-        return np.repeat(np.arange(len(self.features)), [len(each.number_names) for each in self.features])
+        """The indices of both columns that a number comes from, mostly of one, of shape (n_numbers, 2)."""
+        counts = [len(each.number_names) for each in self.features]
+        own = np.repeat(np.arange(len(self.features)), counts)
+        pairs = np.array([(i, j) for i, j, *_ in self.sums], np.intp).reshape(-1, 2)
+        return np.concatenate([np.stack([own, own], axis=1), own[pairs]])
 
     def directions(self, estimator: Any, monotonic_cst: Any) -> np.ndarray | None:
         """Return -1, 0 or 1 for each number of a `Table`; None if no column is constrained."""
@@ -245,7 +274,7 @@ class Schema(FieldsAlone):
                     f"monotonic_cst constrains {feature.label}, which is read as a {feature.kind}, and only "
                     "numbers have an order: set its constraint to 0, or give it as numbers"
                 )
-        of_numbers: np.ndarray = found[self.owners_of_numbers]
+        of_numbers: np.ndarray = found[self.owners_of_numbers[:, 0]]
         return of_numbers
 
     @property
@@ -256,7 +285,8 @@ class Schema(FieldsAlone):
     @cached_property
     def phased(self) -> np.ndarray:
         """Mask of the numbers that are encoded as they are, of shape (n_numbers,)."""
-        return np.array([each for feature in self.features for each in feature.phased], dtype=bool)
+        own = [each for feature in self.features for each in feature.phased]
+        return np.array([*own, *(False for _ in self.sums)], dtype=bool)
 
     def _read(self, X: Any, columns: Sequence[Column]) -> Table:
         pairs = list(zip(self.features, columns, strict=True)) if columns else []
@@ -271,12 +301,22 @@ class Schema(FieldsAlone):
             sparse = scipy_sparse().csr_array(X, dtype=np.float64, copy=True)
             sparse.data = _bounded(sparse.data)
             return Table(np.empty((n_rows, 0)), coded, sparse)
-        numbers, at = np.empty((n_rows, len(self.names))), 0
+        numbers, at = np.empty((n_rows, len(self.names) - len(self.sums))), 0
         for feature, column in pairs:
             for values in _numbers(feature, column) if feature.number_names else []:
                 numbers[:, at] = values
                 at += 1
-        return Table(_bounded(numbers), coded)
+        return Table(self._complete(numbers), coded)
+
+    def _complete(self, numbers: np.ndarray) -> np.ndarray:
+        """Return numbers without infinite ones, and their sums."""
+        found: np.ndarray = with_sums(_bounded(numbers), self.sums)
+        return found
+
+    def extended(self, table: Table, sums: Sums) -> "tuple[Schema, Table]":
+        """Return the schema and a table that was read with it, with sums of numbers."""
+        schema = replace(self, sums=sums)
+        return schema, replace(table, numbers=with_sums(table.numbers, sums))
 
     # -- fast paths ------------------------------------------------------------------------------------
 
@@ -338,7 +378,7 @@ class Schema(FieldsAlone):
                 codes.append(self._code(self.features[i], value))
         found = np.array([numbers], np.float64)
         np.minimum(np.maximum(found, -HUGE, out=found), HUGE, out=found)  # in less time than np.clip
-        return Table(found, np.array([codes], np.int32))
+        return Table(with_sums(found, self.sums), np.array([codes], np.int32))
 
     @staticmethod
     def _code(feature: Feature, value: Any) -> int:

@@ -54,6 +54,7 @@ from sknet.preprocessing import TableEncoder
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._encodings import target_of
 from sknet.preprocessing._schema import Schema, Table
+from sknet.preprocessing._sums import find_sums
 from sknet.tabular._budget import (
     LEAST_STEPS,
     Choice,
@@ -331,6 +332,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             X = validation[0]
             task, y, fold = self._with_validation(task, y, *validation)
             folds = [fold] * self.n_folds
+        task = _with_sums(task, folds)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
@@ -695,6 +697,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             "columns": f"{_counted(n_numbers, 'number')} and {_counted(n_categories, 'category')}, which "
             f"become {' to '.join(map(str, sorted({widths[0], widths[-1]})))} inputs",
             **({"read as": "; ".join(columns.notes)} if columns.notes else {}),
+            **({"sums": ", ".join(columns.names[-len(columns.sums) :])} if columns.sums else {}),
             **inside(self._loss_function)[1],
             "score out of folds": f"{self.oof_score_:.4g}",
         }
@@ -722,6 +725,23 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _with_sums(task: Task, folds: list[Fold]) -> Task:
+    """Return a task whose table has sums of numbers, found on rows that no fold holds out."""
+    is_held_out = np.zeros(task.table.n_rows, dtype=bool)
+    for _, held_out in folds:
+        is_held_out[held_out] = True
+    rows = np.flatnonzero(~is_held_out)
+    with blas_threads(1):
+        sums = find_sums(task.schema, task.table, task.target, rows, task.directions)
+    if not sums:
+        return task
+    schema, table = task.schema.extended(task.table, sums)
+    directions = task.directions
+    if directions is not None:
+        directions = np.append(directions, np.zeros(len(sums), directions.dtype))
+    return replace(task, schema=schema, table=table, directions=directions)
 
 
 def _counted(n: int, what: str) -> str:

@@ -106,7 +106,10 @@ class _Replaced:
         change = encoder.encode(others) - self.rows
         is_dense = isinstance(change, np.ndarray)
         places = np.flatnonzero(change.any(axis=0) if is_dense else np.diff(change.tocsc().indptr))
-        owners = encoder.plan.owners(schema)[places]
+        first, second = encoder.plan.owners(schema)[places].T
+        # Sums of two columns change with each of them.
+        is_sum = first != second
+        places, owners = np.append(places, places[is_sum]), np.append(first, second[is_sum])
         order = np.argsort(owners, kind="stable")
         self.places, owners = places[order], owners[order]
         change = change[:, self.places]
@@ -177,7 +180,8 @@ def attributions(
     found = integrated_gradients(model, X, begin, chosen, n_steps)
     owners = np.concatenate([encoder.plan.owners(schema) for encoder in encoders])
     of_columns = np.zeros((len(X), len(schema.features)), found.dtype)
-    np.add.at(of_columns.T, owners, found.T)
+    for of_inputs in owners.T:  # those of a sum are halved
+        np.add.at(of_columns.T, of_inputs, found.T / 2)
     return of_columns
 
 

@@ -22,6 +22,8 @@ from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.tables import drawn, harmed
 from tests.tabular.test_frozen import CASES
 from tests.tabular.test_frozen import X as TABLE
+from tests.tabular.test_sums import WAVE
+from tests.tabular.test_sums import X as WAVES
 
 DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 CLOSE = {"float16": 2e-2, "float32": 2e-5, "float64": 2e-6}
@@ -301,3 +303,14 @@ def test_empty_texts_that_are_no_missing_ones_are_named_at_export(is_ensemble):
     np.testing.assert_allclose(
         outputs(onnx.export(model), table)["probabilities"], model.predict_proba(table), atol=2e-5
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_numbers(dtype):
+    """A sum is missing where one of both numbers is; infinite numbers are clipped before."""
+    table = WAVES[["east", "north", "other"]]
+    reg = TabularRegressor(n_folds=1, members=1, budget=0.1, random_state=0).fit(table, WAVE)
+    assert reg.encoder_[0].schema.sums
+    strange = pd.concat([table[:60], table[:2].assign(east=[np.inf, np.nan], north=[np.inf, 1.0])])
+    found = outputs(onnx.export(reg, dtype=dtype), strange.astype(dtype))["variable"]
+    np.testing.assert_allclose(found[:, 0], reg.predict(strange), rtol=1e-4, atol=1e-4)
