@@ -10,6 +10,8 @@ from sknet.preprocessing._schema import Schema, Sums, Table
 
 # Rows that are looked at, columns whose effects are taken off, numbers that are paired, and sums.
 LEAST_ROWS, MOST_ROWS, MOST_COLUMNS, MOST_NUMBERS, MOST_SUMS = 1000, 4000, 32, 10, 3
+# Numbers beyond which a look at each takes too long.
+WIDEST = 200
 # Bins of a column or a sum, and values of a number below which it is none of a sum.
 N_BINS, LEAST_VALUES = 32, 8
 # Directions in units of interquartile ranges.
@@ -36,7 +38,7 @@ def find_sums(
     Targets are fitted by bins of the columns, and what that leaves over by bins of sums of each two numbers.
     The best sum becomes one more column, again and again, until none explains enough.
     """
-    if schema.is_sparse or table.numbers.shape[1] < 2 or len(rows) < LEAST_ROWS:
+    if schema.is_sparse or not 2 <= table.numbers.shape[1] <= WIDEST or len(rows) < LEAST_ROWS:
         return ()
     if len(rows) > MOST_ROWS:
         rows = np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))

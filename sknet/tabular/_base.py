@@ -118,7 +118,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         probability of the second. It holds for every input, up to rounding; columns of categories, dates
         and texts have no order, nor do missing values.
     n_folds : int, default=4
-        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
+        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows, and a twentieth of
+        5,000 to 50,000 rows) from its members.
     budget : float or str, default=1.0
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
         at most ten times the default work and at least one network of 30 updates.

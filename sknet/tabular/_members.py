@@ -250,8 +250,9 @@ def _epochs(epochs: int, n_rows: int, most_rows: int) -> int:
 
 
 Fold = tuple[np.ndarray, np.ndarray]
-# Folds hold out a tenth of the rows each, or more if there are few rows or groups.
-PARTS = 10
+# Folds hold out a tenth of the rows each, or more if there are few rows or groups; of several thousand rows a
+# twentieth is enough. From MANY_ROWS on, a fold may decide on a kind.
+PARTS, PARTS_OF_SEVERAL, SEVERAL_ROWS = 10, 20, 5_000
 
 
 def folds_of(
@@ -276,7 +277,8 @@ def folds_of(
     order = random_state.permutation(n_units)
     if stratify is not None and names is None:
         order = order[np.argsort(stratify[order], kind="stable")]
-    n_parts = min(max(PARTS, n_folds), n_units)
+    parts = PARTS_OF_SEVERAL if SEVERAL_ROWS <= n_units < MANY_ROWS else PARTS
+    n_parts = min(max(parts, n_folds), n_units)
     part = np.empty(n_units, dtype=np.int64)
     part[order] = np.arange(n_units) % n_parts
     own = part[units]

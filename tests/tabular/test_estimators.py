@@ -333,6 +333,13 @@ def test_members_are_reached_by_name():
     assert clf.mix_ == {"smooth": 1.0}
 
 
+@pytest.mark.parametrize(("n_rows", "held_out"), [(4_990, 499), (5_000, 250)])
+def test_several_rows_have_smaller_folds(n_rows, held_out):
+    rows = np.random.default_rng(0).normal(size=(n_rows, 1))
+    reg = TabularRegressor(**{**SMALL, "budget": 0.02, "sharp": None}).fit(rows, rows[:, 0])
+    assert np.isfinite(reg.oof_prediction_).sum() == 2 * held_out  # in two folds
+
+
 def test_budget():
     one, three = (
         len(TabularRegressor(**{**SMALL, "budget": b}).fit(X, SIGNAL).members_[0].history["loss"])
