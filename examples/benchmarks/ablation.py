@@ -27,13 +27,13 @@ import numpy as np
 from measured import Table, parser_of, write
 from scipy.optimize import minimize
 from scipy.stats import rankdata
-from tables import SETS, load, out_of_fold
+from tables import SETS, known_rows, load, out_of_fold
 
 from sknet import nn, ops
 from sknet.core import Tensor
 from sknet.losses._wrappers import Averaged
-from sknet.preprocessing import TableEncoder
-from sknet.tabular import TabularClassifier, TabularRegressor, _base, _training
+from sknet.preprocessing import TableEncoder, _sums
+from sknet.tabular import TabularClassifier, TabularRegressor, _base, _members, _training
 from sknet.tabular._members import KINDS, RECIPES
 from sknet.tabular._predicting import Mix, mixed
 
@@ -58,12 +58,15 @@ class Variant:
         Parameters of its encoders.
     shared : int
         Number of members that share weights, as in TabM; 0 for networks of their own.
+    constants : dict of (module, name) to value
+        Constants that it replaces.
     """
 
     name: str
     params: dict[str, Any] | Callable[[str], dict[str, Any]] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
     shared: int = 0
+    constants: dict[tuple[Any, str], Any] = field(default_factory=dict)
 
 
 def recipe(task: str, *names: str) -> dict[str, Any]:
@@ -125,6 +128,8 @@ VARIANTS = {
         Variant("four times as large", partial(batches_of, 4)),
         UNSCALED,
     ],
+    "sums": [Variant(f"{n} sums", constants={(_sums, "MOST_SUMS"): n}) for n in (0, 2, 3)],
+    "folds": [Variant(f"one in {n}", constants={(_members, "PARTS_OF_SEVERAL"): n}) for n in (10, 20)],
     "members": [sized(256, 256), sized(256, 128), sized(128, 256), sized(128, 128)],
 }
 TRAINED = 3
@@ -173,6 +178,7 @@ class Watched:
     def _changes(self) -> Iterator[tuple[tuple[Any, str], Any]]:
         """Yield what the variant replaces in the modules that train members."""
         variant = self.variant
+        yield from variant.constants.items()
         if variant.encoder:
             yield (_base, "TableEncoder"), partial(TableEncoder, **variant.encoder)
         if variant.shared:
@@ -323,15 +329,20 @@ class Losses:
 def compared(
     part: str, arguments: Any, sets: Any, rows: int, seeds: Any, draws: bool, **params: Any
 ) -> Table:
-    """Fit all variants of a part; seeds are also those of the rows, with `draws`."""
+    """Fit all variants of a part; seeds are also those of the rows, with `draws`.
+
+    Losses are those of the rows that all of them hold out.
+    """
     losses = Losses()
     for name in sets:
         for seed in seeds:
             X, y, _, _, task = load(arguments.data, name, rows, seed if draws else 0)
             X, y = common_classes(X, y, task)
-            for variant in VARIANTS[part][: arguments.first]:
-                model = fitted(variant, X, y, task, seed, **params)
-                said, seconds = out_of_fold(model, y), sum(model.seconds.values())
+            variants = VARIANTS[part][: arguments.first]
+            models = [fitted(variant, X, y, task, seed, **params) for variant in variants]
+            rows = np.all([known_rows(model, y) for model in models], axis=0)
+            for variant, model in zip(variants, models, strict=True):
+                said, seconds = out_of_fold(model, y, rows), sum(model.seconds.values())
                 print(f"{name:20} seed {seed}  {variant.name:34}  {said}  {seconds:6.1f} s", flush=True)
                 losses.add(name, variant.name, float(said.split("  ")[0].rsplit(" ", 1)[1]), seconds)
     return losses.table(part)
@@ -448,8 +459,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny fits")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", "The y_prob values do not sum to one")  # those of float32
-    sizes = {"mixing": 10_000, "members": 10_000, "few": FEW, "many": MANY}
-    of_part = {"mixing": SETS, "members": SETS, "few": SETS, "many": ("covertype_16pct", "kddcup99_10pct")}
+    sizes = {"mixing": 10_000, "sums": 10_000, "folds": 10_000, "members": 10_000, "few": FEW, "many": MANY}
+    of_part = dict.fromkeys(("mixing", "sums", "folds", "members", "few"), SETS)
+    of_part["many"] = ("covertype_16pct", "kddcup99_10pct")
     tables: dict[str, Table] = {}
     for part in arguments.parts:
         rows = 200 if arguments.quick else arguments.rows or sizes.get(part, 4000)

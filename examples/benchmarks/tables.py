@@ -134,10 +134,16 @@ def scores(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
     return {"accuracy": accuracy_score(y, model.predict(X)), "log loss": loss}
 
 
-def out_of_fold(model: Any, y: Any) -> str:
-    """Return the losses of the out-of-fold predictions of a fitted ensemble, as text."""
-    found = model.oof_prediction_.reshape(len(y), -1)
-    known, y = np.isfinite(found).all(axis=1), np.asarray(y)
+def known_rows(model: Any, y: Any) -> np.ndarray:
+    """Return a mask of the rows that have predictions out of fold."""
+    found: np.ndarray = np.isfinite(model.oof_prediction_.reshape(len(y), -1)).all(axis=1)
+    return found
+
+
+def out_of_fold(model: Any, y: Any, rows: Any = None) -> str:
+    """Return the losses of the out-of-fold predictions of a fitted ensemble, or of some, as text."""
+    found, y = model.oof_prediction_.reshape(len(y), -1), np.asarray(y)
+    known = known_rows(model, y) if rows is None else rows
     if not is_classifier(model):
         return f"1 - R2 {1 - r2_score(y[known], found[known]):.4f}"
     wrong = np.mean(model.classes_[found[known].argmax(axis=1)] != y[known])
