@@ -33,11 +33,12 @@ from sknet.tabular._predicting import Classifies, Regresses
 class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     """Classification of raw tables, by an ensemble of small networks with measured defaults.
 
-    Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
-    trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
-    larger and trained to convergence. The held-out rows determine the weights with which the kinds are
-    mixed. Everything that depends on targets, encoders included, sees only the training rows of its fold.
-    Where there are 50,000 rows or more, sharp members that gain nothing in the first fold are left out.
+    Columns of any kind, and sums of two numbers that tell more than both, are encoded by `TableEncoder`. In
+    each of `n_folds` folds, members of two kinds are trained on all rows that are not held out: smooth ones,
+    small and strongly regularized, and sharp ones, larger and trained to convergence. The held-out rows
+    determine the weights with which the kinds are mixed. Everything that depends on targets, encoders
+    included, sees only the training rows of its fold. Where there are 50,000 rows or more, sharp members that
+    gain nothing in the first fold are left out.
 
     Parameters
     ----------
@@ -188,12 +189,12 @@ def _accuracy(found: Any, y: Any, weight: Any) -> float:
 class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     """Regression on raw tables, by an ensemble of small networks with measured defaults.
 
-    Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
-    trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
-    larger and trained to convergence. The held-out rows determine the weights with which the kinds are
-    mixed. Targets are standardized if the loss allows it, and predictions stay within the range of the
-    training targets, unless `extrapolate` is true. Where there are 50,000 rows or more, sharp members that
-    gain nothing in the first fold are left out.
+    Columns of any kind, and sums of two numbers that tell more than both, are encoded by `TableEncoder`. In
+    each of `n_folds` folds, members of two kinds are trained on all rows that are not held out: smooth ones,
+    small and strongly regularized, and sharp ones, larger and trained to convergence. The held-out rows
+    determine the weights with which the kinds are mixed. Targets are standardized if the loss allows it, and
+    predictions stay within the range of the training targets, unless `extrapolate` is true. Where there are
+    50,000 rows or more, sharp members that gain nothing in the first fold are left out.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import sknet
+from sknet.exceptions import LoadError
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.freezing.test_python import module_of
 
@@ -130,3 +131,12 @@ def test_what_a_sum_contributes_belongs_to_both_columns(fitted):
     difference = fitted.predict(X[:5]) - fitted.predict(X[5:6])
     np.testing.assert_allclose(found.sum(axis=1), difference, atol=0.1)
     assert (np.abs(found[:, :2]).sum(axis=0) > np.abs(found[:, 2]).sum()).all()
+
+
+def test_a_file_with_a_sum_of_no_numbers_is_refused(fitted, tmp_path):
+    copy = pickle.loads(pickle.dumps(fitted))
+    for member in copy.encoder_:
+        object.__setattr__(member.schema, "sums", ((0, 9, 0.5, 0.5),))
+    sknet.save(copy, tmp_path / "model")
+    with pytest.raises(LoadError, match="a sum of the numbers 0 and 9, and there are 3 dense ones"):
+        sknet.load(tmp_path / "model")
