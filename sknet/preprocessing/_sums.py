@@ -27,7 +27,7 @@ class Bins(NamedTuple):
 
     indices: np.ndarray
     places: np.ndarray
-    count: int
+    n_bins: int
 
 
 def find_sums(
@@ -105,15 +105,15 @@ def _candidates(numbers: np.ndarray, paired: list[int]) -> dict[tuple[int, int, 
 
 def _explained(bins: Bins, y: np.ndarray) -> float:
     """Return how much of the squares of targets their means in bins explain, without what chance does."""
-    counts = np.bincount(bins.indices, minlength=bins.count)
-    sums = [np.bincount(bins.indices, weights=column, minlength=bins.count) for column in y.T]
+    counts = np.bincount(bins.indices, minlength=bins.n_bins)
+    sums = [np.bincount(bins.indices, weights=column, minlength=bins.n_bins) for column in y.T]
     squares = np.square(sums).sum(axis=0)
-    return float((squares / (counts + SHRINKING)).sum() - bins.count * np.square(y).sum() / len(y))
+    return float((squares / (counts + SHRINKING)).sum() - bins.n_bins * np.square(y).sum() / len(y))
 
 
 def _left_by(columns: list[Bins], y: np.ndarray) -> np.ndarray:
     """Return what a sum of continuous functions, linear in each bin of a column, leaves of targets."""
-    rows, starts = np.arange(len(y)), np.cumsum([0, *(each.count + 1 for each in columns)])
+    rows, starts = np.arange(len(y)), np.cumsum([0, *(each.n_bins + 1 for each in columns)])
     inputs = np.zeros((len(y), starts[-1]), np.float32)
     for each, start in zip(columns, starts[:-1], strict=True):
         inputs[rows, each.indices + start] = 1 - each.places
