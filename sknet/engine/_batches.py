@@ -415,8 +415,8 @@ class Batches:
         else:
             gather(x, places, slot)
 
-    def own_rows(self, most_bytes: int) -> bool:
-        """Copy rows of equal weight, all of an array of at most `most_bytes`; tell whether they are."""
+    def copy_rows(self, most_bytes: int) -> bool:
+        """Replace plain rows of at most `most_bytes` by a copy of their own; return False for all others."""
         X, y, dtype = self.X, self.y, self.input_dtype
         if self.device.kind != "cpu" or not (_can_be_read(X, dtype) and _can_be_read(y, y.dtype)):
             return False

@@ -681,8 +681,8 @@ class RowEpochs(Epochs):
     def begin(self) -> None:
         self._orders.begin()
 
-    def stay(self) -> bool:
-        """Read the rows of the batches that are their own now, and others to come; tell whether steps can."""
+    def keep_steps(self) -> bool:
+        """Bind the steps to the copied rows, where those of later parts will stand; return False if they can't."""
         steps = self._steps
         if getattr(steps, "pool", None) is None or current_group() is not None:
             return False
@@ -848,7 +848,7 @@ class Course:
             finally:
                 self._held.end()
             self._fit.end()
-            lasts = lasts and not outcome.interrupted and self._can_last()
+            lasts = lasts and not outcome.interrupted and self._keep_for_next_part()
             if not lasts:
                 self.end()
         return outcome, lasts
@@ -872,12 +872,12 @@ class Course:
 
     # -- parts of a stream ------------------------------------------------------------------------
 
-    def _can_last(self) -> bool:
-        """Tell whether steps stay with this, and keep copies of the rows as memory for the next ones."""
+    def _keep_for_next_part(self) -> bool:
+        """Keep steps and a copy of the rows as memory for the next part; return False if they can't be kept."""
         batches, epochs = self._batches, self._epochs
         if not self._is_alone or self._hooks.reads_model:
             return False
-        if not batches.own_rows(MOST_OF_A_PART) or not epochs.stay():
+        if not batches.copy_rows(MOST_OF_A_PART) or not epochs.keep_steps():
             return False
         self._fit.source = Source()  # it has the rows that were given
         X = batches.X

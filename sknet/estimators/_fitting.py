@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +42,6 @@ from sknet.estimators._fit import (
     fit_extras,
     is_auto,
     most_epochs,
-    parameters_of,
     recipe_of,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
@@ -96,7 +96,7 @@ def fit_network(
         return
     fitted = _fit_in_steps(network, trainer)
     if fitted is not None and trainer.course is not None:
-        Part(fitted, trainer.course).stay(fitted.model)
+        NextPart(fitted, trainer.course).keep(estimator)
 
 
 # -- request and data ------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def _trained(training: Training, trainer: Trainer, more: Sequence[Callback] = ()
     try:
         shown = _shown(request.recipe)
         callbacks = [*request.callbacks, *request.beside, *shown, training.stopping, *more]
-        return trainer.train(training, callbacks, request.incremental and Part.lasts(training))
+        return trainer.train(training, callbacks, request.incremental and NextPart.is_possible(training))
     except NonFiniteError as error:
         raise _of_solver(error, request.recipe) from None
 
@@ -422,25 +422,19 @@ def _check_finite_parameters(model: Model) -> None:
 PART = "part"  # key of the last part among what a model keeps for the next one
 
 
-class Part:
-    """A part of a stream that was trained on: what was decided for it holds for others of its form."""
+class NextPart:
+    """The shortcut by which a stream's next part is trained, if it has the form of the one before."""
 
     def __init__(self, fitted: Fitted, course: Course) -> None:
         training = fitted.training
         request, rows = training.request, training.training
-        estimator = request.estimator
-        self._course, self._values = course, parameters_of(estimator)
-        self._recipe, self._loss, self._history = request.recipe, training.loss, training.history
+        self._course, self._recipe, self._loss = course, request.recipe, training.loss
         self._rates = tuple(vars(fitted.model.optimizer).values())  # which steps read anew
         self._shape, self._dtypes = rows.read.shape, (rows.read.dtype, rows.labels.dtype)
-        self._targets, self._stopping, self._state = (
-            estimator._targets,
-            training.stopping,
-            estimator._stopping,
-        )
+        self._stopping, self._attributes = training.stopping, dict[str, Any]()
 
     @staticmethod
-    def lasts(training: Training) -> bool:
+    def is_possible(training: Training) -> bool:
         """Tell whether nothing that was decided for a part depends on its values."""
         request, rows = training.request, training.training
         estimator, recipe, (X, y, *more) = request.estimator, request.recipe, request.given
@@ -461,18 +455,16 @@ class Part:
 
     def is_like(self, estimator: Any, given: FitArguments) -> bool:
         """Tell whether other rows have the form of this part, and the estimator is as it was left."""
-        (X, y, weight, *held_out, groups, offset, offset_val), attributes = given, estimator.__dict__
+        X, y, weight, *held_out, groups, offset, offset_val = given
         return (
             type(X) is type(y) is np.ndarray
             and X.shape == self._shape
             and y.shape == X.shape[:1]
             and (X.dtype, y.dtype) == self._dtypes
             and weight is held_out[0] is held_out[1] is held_out[2] is groups is offset is offset_val is None
-            and are_same(self._values, parameters_of(estimator))
-            and are_same(self._rates, tuple(vars(attributes["model_"].optimizer).values()))
-            and attributes["history_"] is self._history
-            and attributes["_targets"] is self._targets
-            and attributes["_stopping"] is self._state
+            and are_same(self._rates, tuple(vars(estimator.model_.optimizer).values()))
+            and list(attributes := _attributes_of(estimator)) == list(self._attributes)
+            and all(map(is_, attributes.values(), self._attributes.values()))
             and not {"feature_names_in_", "_skl_callbacks", "_fit_extras"} & attributes.keys()
             and self._course.is_valid()
             and all_finite(X)
@@ -498,18 +490,25 @@ class Part:
             raise _of_solver(error, recipe) from None
         _check_finite_parameters(model)
         estimator._take_part(self._stopping, outcome.n_iter)
-        self._state = estimator._stopping
         if not outcome.interrupted:
-            self.stay(model)
+            self.keep(estimator)
 
     def end(self) -> None:
         """Leave the steps to parts of the same form that are read in another way."""
         self._course.end()
 
-    def stay(self, model: Model) -> None:
-        """Be there for the next part."""
-        if model._idle_steps is not None:
-            model._idle_steps.put(PART, self)
+    def keep(self, estimator: Any) -> None:
+        """Store this in the estimator's model until the next part."""
+        self._attributes = _attributes_of(estimator)
+        if estimator.model_._idle_steps is not None:
+            estimator.model_._idle_steps.put(PART, self)
+
+
+def _attributes_of(estimator: Any) -> dict[str, Any]:
+    """Return parameters and fitted attributes; the model is compared elsewhere."""
+    found = vars(estimator).copy()
+    del found["model_"]
+    return found
 
 
 def train_again(estimator: Any, given: FitArguments) -> bool:

@@ -129,6 +129,34 @@ def test_what_is_wrong_with_a_later_part_is_said(wrong):
     same(one.partial_fit(X[1], y), other.partial_fit(X[1], y))
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("n_features_in_", 7, "expecting 7 features"),
+        ("n_outputs_", 5, "the network that was fitted has 5"),
+        ("classes_", np.array([3, 4]), None),
+        ("out_activation_", "other", None),
+        ("n_iter_", 40, None),
+        ("loss_curve_", [1.0], None),
+        ("best_loss_", -1.0, None),
+    ],
+)
+def test_overwritten_attributes_count_as_where_all_is_decided_anew(attribute, value, said):
+    both, more = pair(sknet, "binary")
+    for each in both:
+        for _ in range(3):
+            each.partial_fit(X[0], LABELS["binary"][0], **more)
+        setattr(each, attribute, value)
+        if said is not None:
+            with pytest.raises(ValueError, match=said):
+                each.partial_fit(X[1], LABELS["binary"][1])
+        else:
+            each.partial_fit(X[1], LABELS["binary"][1])
+    one, other = both
+    assert repr(getattr(one, attribute)) == repr(getattr(other, attribute))
+    same(one, other)
+
+
 def counted_compilations(monkeypatch):
     calls, place = [], "sknet.engine._runner_cache.steps_for"
     made = pkgutil.resolve_name(place)
