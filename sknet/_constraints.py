@@ -33,6 +33,11 @@ BOOLEANS = (bool, np.bool_)
 NUMBERS = (int, float, np.integer, np.floating)
 
 
+def is_huge(value: Any) -> bool:
+    """Tell whether a value is an integer of more than 64 bits."""
+    return isinstance(value, int) and not -WHOLE <= value < WHOLE
+
+
 class RealNotInt(Real):
     """A real number of a type that is not for integers: ``1.0`` is one, ``1`` is not."""
 
@@ -53,8 +58,7 @@ class Interval(NamedTuple):
 
     def is_satisfied_by(self, value: Any) -> bool:
         """Tell whether a value is a number of this type in this range."""
-        is_huge = isinstance(value, int) and not -WHOLE <= value < WHOLE
-        if not isinstance(value, self.type) or is_huge or math.isnan(value):
+        if not isinstance(value, self.type) or is_huge(value) or math.isnan(value):
             return False
         left = -math.inf if self.left is None else self.left
         right = math.inf if self.right is None else self.right
@@ -259,7 +263,7 @@ def satisfies(value: Any, constraint: Any) -> bool:
     """Tell whether a value satisfies a constraint; what cannot be compared does not."""
     if isinstance(value, Real) and not is_number(value):  # such as a Fraction
         return False
-    if isinstance(value, int) and not -WHOLE <= value < WHOLE:
+    if is_huge(value):
         return False
     try:
         return bool(constraint.is_satisfied_by(value))

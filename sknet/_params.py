@@ -24,7 +24,6 @@ import numpy as np
 
 from sknet import exceptions
 from sknet._constraints import (
-    WHOLE,
     Interval,
     Options,
     RealNotInt,
@@ -32,6 +31,7 @@ from sknet._constraints import (
     check_values,
     constraint,
     invalid,
+    is_huge,
     is_number,
     is_plain,
     plain,
@@ -180,7 +180,7 @@ def _wrong_type(
         kind = kinds.get(key, Any)
         if not _fits(value, kind):
             return TypeError(f"{name}: {key} must be {_said(kind)}, got {shown(value)}")
-        if isinstance(value, int) and not -WHOLE <= value < WHOLE:
+        if is_huge(value):
             return ValueError(f"{name}: {key} must be a number of at most 64 bits, got {shown(value)}")
     return None
 
@@ -232,7 +232,7 @@ def _is_of(value: Any, kind: Any) -> bool:
     if kind is bool:
         return isinstance(value, (bool, np.bool)) or (isinstance(value, int) and value in (0, 1))
     if kind is int:
-        return -WHOLE <= index(value) < WHOLE
+        return not is_huge(index(value))
     if kind is float:
         has_kind = getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
         return has_kind and (is_number(value) or getattr(value, "ndim", None) == 0)

@@ -13,7 +13,7 @@ import numpy as np
 from sknet._constraints import shown
 from sknet._frames import all_finite, are_indices
 from sknet._hints import suggestion
-from sknet.callbacks._scoring import direction_of
+from sknet.callbacks._scoring import direction_of, is_scikit_learns
 from sknet.core import Tensor, no_grad
 from sknet.device import device_of, namespace, to_device, to_host
 from sknet.engine._batches import MOST_KEPT
@@ -578,7 +578,7 @@ def _maker(name: str, score: Any, caller: str) -> Callable[[Loss], Score]:
                 f"function of (y_true, y_pred){suggestion(score, SCORES)}"
             )
         return SCORES[score]
-    if not callable(score) or isinstance(score, type) or hasattr(score, "_sign"):
+    if not callable(score) or isinstance(score, type) or is_scikit_learns(score):
         raise TypeError(
             f"score {name!r} of {caller} is {score!r}, expected 'accuracy', 'r2' or a function of (y_true, "
             "y_pred); a scorer of (estimator, X, y) needs an estimator, such as NetClassifier"
