@@ -452,6 +452,9 @@ class HeadScore(Score):
     def result(self) -> float:
         return float(np.mean([score.result() for score in self._scores.values()]))
 
+    def results(self) -> dict[str, float]:
+        return super().results() if self._scores else {}  # no head has a score while it is trained
+
     def state(self) -> dict[str, Any]:
         return {name: score.state() for name, score in self._scores.items()}
 

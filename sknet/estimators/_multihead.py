@@ -439,8 +439,12 @@ class MultiHeadNet(NetOptions, SequenceFit):
             score: Any = _r2 if isinstance(each, RealTargets) else _accuracy
             if not getattr(each, "are_predicted", True):
                 score = targets.own_score(self.model_.loss_function, name)
-            if score is not None:
+            if score is None:
+                continue
+            try:
                 found[name] = float(score(host_array(given[name], name), on_host(predicted[name]), weight))
+            except ValueError as error:
+                raise ValueError(f"head {name!r}: {error}") from error
         if not found:
             raise ValueError(f"no head of this {caller} predicts what y holds: there is nothing to score")
         return found

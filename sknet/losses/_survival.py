@@ -25,9 +25,13 @@ class _OfTimes(Loss):
         """Return the concordance of predictions with times: the share of comparable pairs in the right order.
 
         Each row of `y` has a time, and 1 for an event or 0; `prediction` is what `predict` returns, and a
-        pair counts by the product of two of `sample_weight`. Equal predictions count .5; without pairs it is
-        NaN. Two rows are comparable if an event was seen at the shorter time, or at the same time in one of
-        them only.
+        pair counts by the product of two of `sample_weight`. Equal predictions count .5. Two rows are
+        comparable if an event was seen at the shorter time, or at the same time in one of them only.
+
+        Raises
+        ------
+        ValueError
+            If no two rows are comparable, as where none has an event.
 
         Notes
         -----
@@ -44,7 +48,12 @@ class _OfTimes(Loss):
             both = np.where(is_pair, weight * weight[mine], 0.0)
             right += float((both * ((later > later[mine]) + 0.5 * (later == later[mine]))).sum())
             pairs += float(both.sum())
-        return right / pairs if pairs else math.nan
+        if not pairs:
+            raise ValueError(
+                f"no two of {len(y)} rows are comparable, so there is no concordance: {len(events)} of them have "
+                "an event, and a pair needs one at its shorter time; score rows with more events"
+            )
+        return right / pairs
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         y = finite_numbers(y, name)

@@ -89,7 +89,27 @@ def test_scores_are_concordances(n):
     np.testing.assert_allclose(
         Cox().score(y, risk, weight), concordance(-risk[repeated], y[repeated]), rtol=1e-12
     )
-    assert np.isnan(Cox().score(np.c_[y[:, 0], np.zeros(n)], risk))
+
+
+CENSORED_ROWS, AT_ONCE = np.c_[TIME, np.zeros(len(X))], np.ones((len(X), 2))
+
+
+@pytest.mark.parametrize(("y", "weight"), [(CENSORED_ROWS, 1.0), (AT_ONCE, 1.0), (Y, 0.0)])
+def test_without_comparable_rows_there_is_no_score(y, weight):
+    """As in lifelines and scikit-survival, which raise errors, too."""
+    said = f"no two of 300 rows are comparable, .*: {y[:, 1].sum():.0f} of them have an event"
+    for loss in (Cox(), AFT()):
+        with pytest.raises(ValueError, match=said):
+            loss.score(y, np.arange(300), np.full(300, weight))
+
+
+def test_estimators_say_that_there_is_no_score():
+    reg = MLPRegressor((4,), loss="cox", max_iter=2, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="no two of 300 rows are comparable"):
+        reg.score(X, CENSORED_ROWS)
+    net = MultiHeadNet(nn.Linear(2, 1), loss={"when": Cox()}, max_iter=2, random_state=0).fit(X, {"when": Y})
+    with pytest.raises(ValueError, match="head 'when': no two of 300 rows are comparable"):
+        net.score(X, {"when": CENSORED_ROWS})
 
 
 def test_members_are_scored_as_one_network():
