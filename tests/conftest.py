@@ -198,6 +198,12 @@ def fake_device():
 
 
 @pytest.fixture
+def place(fake_device):
+    """A device on which factors are rounded as by hand; the tests of an emulated GPU have another."""
+    return fake_device
+
+
+@pytest.fixture
 def sizes(monkeypatch):
     """The sizes of the stacks of networks that are made."""
     from sknet.engine import _many

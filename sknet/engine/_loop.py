@@ -682,7 +682,7 @@ class RowEpochs(Epochs):
         self._orders.begin()
 
     def keep_steps(self) -> bool:
-        """Bind the steps to the copied rows, where those of later parts will stand; return False if they can't."""
+        """Bind the steps to the copied rows, whose memory later parts use; return False if they can't."""
         steps = self._steps
         if getattr(steps, "pool", None) is None or current_group() is not None:
             return False
@@ -873,7 +873,7 @@ class Course:
     # -- parts of a stream ------------------------------------------------------------------------
 
     def _keep_for_next_part(self) -> bool:
-        """Keep steps and a copy of the rows as memory for the next part; return False if they can't be kept."""
+        """Keep steps and a copy of the rows as memory for the next part; return False if impossible."""
         batches, epochs = self._batches, self._epochs
         if not self._is_alone or self._hooks.reads_model:
             return False

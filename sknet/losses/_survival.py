@@ -50,8 +50,8 @@ class _OfTimes(Loss):
             pairs += float(both.sum())
         if not pairs:
             raise ValueError(
-                f"no two of {len(y)} rows are comparable, so there is no concordance: {len(events)} of them have "
-                "an event, and a pair needs one at its shorter time; score rows with more events"
+                f"no two of {len(y)} rows are comparable, so there is no concordance: {len(events)} of them "
+                "have an event, and a pair needs one at its shorter time; score rows with more events"
             )
         return right / pairs
 

@@ -17,12 +17,6 @@ from tests.engine.precisions import FITTING, PRECISIONS, assert_close, by_hand, 
 X, Y = rows()
 
 
-@pytest.fixture
-def place(fake_device):
-    """A device on which factors are rounded as by hand; the tests of an emulated GPU have another."""
-    return fake_device
-
-
 # -- numbers ----------------------------------------------------------------------------------
 
 

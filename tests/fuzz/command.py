@@ -4,9 +4,11 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager
+from typing import Any
 
 EVERY = 500  # cases between two lines of progress
 # Kinds that are only counted.
@@ -19,6 +21,21 @@ def mismatches(mismatch: Callable[[int], str | None], seeds: Iterable[int]) -> I
         found = mismatch(seed)
         if found is not None:
             yield found
+
+
+def wrong_in(case_of: Callable[[int], Any], seed: int) -> str | None:
+    """Run a case that notes what it has done; return what went wrong, or None."""
+    case = None
+    try:
+        case = case_of(seed)
+        case.run()
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = "" if isinstance(error, AssertionError) else f" at {frames[-1].filename}:{frames[-1].lineno}"
+        return (
+            f"case {seed}: {type(error).__name__}: {error}{place}\n    {' '.join(case.done if case else ())}"
+        )
+    return None
 
 
 def mismatched(counts: Mapping[str, int]) -> int:

@@ -12,7 +12,6 @@ import copy
 import pickle
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +28,7 @@ from sknet import nn
 from sknet.callbacks import Callback
 from sknet.losses import Focal, LogLoss
 from sknet.optim import EMA, SGD, Adam
-from tests.fuzz.command import run
+from tests.fuzz.command import run, wrong_in
 from tests.fuzz.same import assert_same
 
 ROWS, WIDTH, LONGEST = 40, 4, 12
@@ -313,18 +312,8 @@ def contents(net: Any) -> dict[str, Any]:
 
 def mismatch(seed: int) -> str | None:
     """Run one case; return what went wrong, or None."""
-    case = None
-    try:
-        with np.errstate(all="ignore"):
-            case = Case(seed)
-            case.run()
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        place = "" if isinstance(error, AssertionError) else f" at {frames[-1].filename}:{frames[-1].lineno}"
-        return (
-            f"case {seed}: {type(error).__name__}: {error}{place}\n    {' '.join(case.done if case else ())}"
-        )
-    return None
+    with np.errstate(all="ignore"):
+        return wrong_in(Case, seed)
 
 
 if __name__ == "__main__":

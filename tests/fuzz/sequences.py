@@ -11,7 +11,6 @@ import contextlib
 import copy
 import pickle
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,7 @@ from sknet import Model, nn
 from sknet.exceptions import StateError
 from sknet.losses import Huber, LogLoss, SquaredError
 from tests.fuzz.actions import CLASSES, WIDTH, Act, Reader, Twin, check_tapes, drawn_optimizer
-from tests.fuzz.command import run
+from tests.fuzz.command import run, wrong_in
 from tests.fuzz.fits import ACTIONS
 from tests.fuzz.same import assert_same
 
@@ -169,17 +168,7 @@ def contents(model: Model) -> dict[str, Any]:
 
 def mismatch(seed: int) -> str | None:
     """Run one case; return what went wrong, or None."""
-    case = None
-    try:
-        case = Case(seed)
-        case.run()
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        place = "" if isinstance(error, AssertionError) else f" at {frames[-1].filename}:{frames[-1].lineno}"
-        return (
-            f"case {seed}: {type(error).__name__}: {error}{place}\n    {' '.join(case.done if case else ())}"
-        )
-    return None
+    return wrong_in(Case, seed)
 
 
 if __name__ == "__main__":

@@ -960,12 +960,6 @@ def test_outputs_of_another_rank():
 X_PRECISIONS, Y = rows_of_a_table()
 
 
-@pytest.fixture
-def place(fake_device):
-    """A device on which factors are rounded as by hand; the tests of an emulated GPU have another."""
-    return fake_device
-
-
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_predictions(place, precision, limits):
     """At once, and in chunks, of which whole ones are compiled."""
