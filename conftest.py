@@ -18,6 +18,14 @@ import pytest
 
 from sknet._native import core
 
+
+def unflushed(handle: int) -> None:
+    """Flush nothing to disk: thousands of files are written, and each would take milliseconds."""
+
+
+unflushed.flush = os.fsync  # what tests/persistence/test_atomic.py tests
+os.fsync = unflushed
+
 NUMPYS_OWN = {
     "precision": 8,
     "threshold": 1000,

@@ -5,24 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.project import ROOT, source_files
+from tools.house import docstring_lines, statements
 
 LINES_IN_FILE = 1500
 CODE_LINES_IN_FILE = 1000
 CODE_LINES_IN_FUNCTION = 60
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def lines_of(node: ast.AST) -> int:
     return node.end_lineno - node.lineno + 1
-
-
-def docstring_lines(tree: ast.AST) -> int:
-    """Count the lines that the docstrings in a tree take."""
-    return sum(
-        lines_of(node.body[0])
-        for node in ast.walk(tree)
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None
-    )
 
 
 def relative(path: Path) -> str:
@@ -32,12 +23,12 @@ def relative(path: Path) -> str:
 def too_long(text: str) -> Iterator[str]:
     """Return what is too long in a module of the package, not counting docstrings."""
     tree = ast.parse(text)
-    code = len(text.splitlines()) - docstring_lines(tree)
+    code = len(text.splitlines()) - len(docstring_lines(tree))
     if code > CODE_LINES_IN_FILE:
         yield f"{code} lines without docstrings"
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.FunctionDef):
-            lines = lines_of(node) - docstring_lines(node)
+            lines = lines_of(node) - len(docstring_lines(node))
             if lines > CODE_LINES_IN_FUNCTION:
                 yield f"{node.name}, line {node.lineno}: {lines} lines without docstrings"
 

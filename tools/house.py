@@ -5,6 +5,7 @@ python tools/house.py [--json PATH]
 
 import argparse
 import ast
+import gc
 import io
 import json
 import re
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,27 +96,38 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all statements in it; expressions, which are most of a tree, are passed over."""
+    yield node
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield from statements(each)
+
+
 def docstring_lines(tree: ast.AST) -> set[int]:
     """Return the numbers of the lines that docstrings take."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
 
 
-def lines_with_code(text: str) -> set[int]:
-    """Return the numbers of the lines with code, docstrings excluded."""
-    code: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in NO_CODE:
-            code.update(range(token.start[0], token.end[0] + 1))
-    return code - docstring_lines(ast.parse(text))
+@cache
+def lines_of(path: Path) -> tuple[set[int], set[int]]:
+    """Return the numbers of the lines with code, docstrings excluded, and of those of docstrings."""
+    code, text = set[int](), path.read_text()
+    for kind, _, (first, _), (last, _), _ in tokenize.generate_tokens(io.StringIO(text).readline):
+        if kind not in NO_CODE:
+            code.update((first,) if first == last else range(first, last + 1))
+    documented = docstring_lines(parsed(path))
+    return code - documented, documented
 
 
-def code_lines(text: str) -> tuple[int, int]:
-    """Return the numbers of lines with code, docstrings excluded, and of lines of docstrings."""
-    return len(lines_with_code(text)), len(docstring_lines(ast.parse(text)))
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file."""
+    return ast.parse(path.read_text())
 
 
 def definitions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, range]]:
@@ -135,12 +148,12 @@ def spine() -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for entry in ENTRY.findall((ROOT / "docs" / "spine.md").read_text()):
         file, *names = re.findall(r"`([^`]+)`", entry)
-        text = (ROOT / file).read_text()
+        code, _ = lines_of(ROOT / file)
         listed: dict[str, set[int]] = {}
-        for name, lines in definitions(ast.parse(text)):
+        for name, lines in definitions(parsed(ROOT / file)):
             listed.setdefault(name, set()).update(lines)
-        chosen = set().union(*(listed[name] for name in names)) if names else lines_with_code(text)
-        found.setdefault(file, set()).update(chosen & lines_with_code(text))
+        chosen = set().union(*(listed[name] for name in names)) if names else code
+        found.setdefault(file, set()).update(chosen & code)
     return found
 
 
@@ -153,7 +166,7 @@ def module_of(path: Path) -> str:
 def imported(path: Path, modules: Iterable[str]) -> Iterator[str]:
     """Yield the modules of the package that a module imports, for types and in functions, too."""
     known = set(modules)
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -187,7 +200,7 @@ def private_share(paths: list[Path]) -> float:
     for path in paths:
         names = [
             [*(node.module or "").split("."), *[alias.name for alias in node.names]]
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in statements(parsed(path))
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "sknet"
         ]
         touching += any(part.startswith("_") for parts in names for part in parts)
@@ -209,9 +222,16 @@ def traced() -> dict[str, Any]:
 
 def rows() -> list[Row]:
     """Return all measures."""
+    gc.disable()  # trees have no cycles, and to look for them takes longer than to parse
+    try:
+        return _rows()
+    finally:
+        gc.enable()
+
+
+def _rows() -> list[Row]:
     paths = python_files(PACKAGE)
-    counts = [code_lines(path.read_text()) for path in paths]
-    code, documented = [each[0] for each in counts], [each[1] for each in counts]
+    code, documented = (list(map(len, each)) for each in zip(*map(lines_of, paths), strict=True))
     native = [path for path in PACKAGE.rglob("*.[ch]") if path.suffix in (".c", ".h")]
     tests = [path for path in python_files(ROOT / "tests") if path.name.startswith("test_")]
     found, backbone = traced(), spine()

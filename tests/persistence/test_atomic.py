@@ -22,6 +22,13 @@ from tests.project import ROOT
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="permissions, links and locks of POSIX")
 
+
+@pytest.fixture(autouse=True)
+def flushed(monkeypatch):
+    """Let writes reach the disk, as they do for users."""
+    monkeypatch.setattr(os, "fsync", os.fsync.flush)
+
+
 # Imports once, and starts a writer for every line that it reads; says when one has begun, and is dead.
 WRITERS = """
 import os
