@@ -116,6 +116,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(part)
         if needs_torch(item):
             item.add_marker("oracle")
+    # Files with few, but long tests come first, so that no process is left alone with one at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_"))
 
 
 @cache
