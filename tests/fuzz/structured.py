@@ -63,6 +63,10 @@ SPARE = 16 << 20
 LIMIT = 8 << 30  # bytes of memory of the process, which huge arrays exceed
 SECONDS = 2.0  # after which a use is interrupted
 HANGS = 90.0  # after which the process is ended
+FIRST = (
+    *("sknet.estimators.MLPClassifier", "sknet.tabular.TabularClassifier", "sknet.freezing.FrozenPipeline"),
+    *("sknet.callbacks.ProgressBar", "sknet.callbacks.TensorBoardLog"),
+)
 OWN = (Net, Both)
 TABLE = np.c_[X.astype(object), LABELS]
 STEPS, IMAGES = np.stack([X, -X], axis=1), np.resize(X, (len(X), 1, 4, 4))
@@ -563,9 +567,9 @@ class Trial:
         self.guard = Guard(os.path.realpath(folder))
         self.raw: dict[int, str] = {}  # errors of Python, by the number of the use
         signal.signal(signal.SIGALRM, interrupted)
-        for i in {i for found in places().values() for i, _ in found[:1]}:
+        for name in FIRST:  # without the guard: other packages are imported, in more than `SECONDS`
+            i, _ = places()[name][0]
             write(folder / "it", documents()[i][1], documents()[i][0])
-            # Without the guard: modules are imported and, in a new checkout, compiled.
             self._use(sknet.load(folder / "it", trusted=OWN), folder / "it")
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
 
@@ -657,11 +661,12 @@ class Worker:
         """Return the finding of a seed."""
         process = self._process
         if process is None:
+            cache_folder = str(Path(self._folder.name, "cache"))
             command = [sys.executable, "-m", "tests.fuzz.structured", "--serve", self._folder.name]
             process = self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "SKNET_CACHE_DIR": str(Path(self._folder.name, "cache"))},
+                env=os.environ | {"SKNET_CACHE_DIR": cache_folder, "PYTHONDONTWRITEBYTECODE": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from tests.fuzz.networks import checked, draw
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
-SEEDS = range(120)
+SEEDS = range(80)
 EACH = 20  # in one test
 
 

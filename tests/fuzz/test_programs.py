@@ -10,7 +10,7 @@ from tests.project import has_native
 
 pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install scikit-neural[oracle]")
 
-SEEDS = range(200)
+SEEDS = range(100)
 EACH = 50  # in one test
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.fuzz.command import mismatches
 from tests.fuzz.sequences import mismatch
 
-CASES, PART = 200, 25
+CASES, PART = 100, 25
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))
