@@ -506,7 +506,7 @@ class NextPart:
 
 def _attributes_of(estimator: Any) -> dict[str, Any]:
     """Return parameters and fitted attributes; the model is compared elsewhere."""
-    found = vars(estimator).copy()
+    found: dict[str, Any] = vars(estimator).copy()
     del found["model_"]
     return found
 
