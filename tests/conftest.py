@@ -71,6 +71,7 @@ LEFT_OUT = f"not ({' or '.join(PARTS)})"
 
 
 def pytest_configure(config):
+    config.option.loadscopereorder = False  # of xdist: files run in the order below
     # xdist hands the options to its workers, this one included.
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
         config.option.markexpr = LEFT_OUT
