@@ -14,7 +14,7 @@ import numpy as np
 from sknet._config import native_core, native_setting
 from sknet._frames import are_indices
 from sknet._late import cached_property
-from sknet._parallel import BlasThreads, Threads
+from sknet._parallel import BlasThreads
 from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping
@@ -628,13 +628,13 @@ class RowEpochs(Epochs):
     """Epochs over the rows of a data set, each in a new order, or all in that of the data."""
 
     is_watched = True  # between epochs there are calls that may change what the steps depend on
-    _steps: Any = None  # none before they are chosen
+    _steps: Any = None  # none before they are needed: `on_fit_begin` may change what they depend on
     _several: Several | None = None  # the last epochs that were trained in one call
     _scores: list[Score] | None = None
 
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
-        self._batches, self._settings = batches, settings
+        self._batches, self._settings, self.held = batches, settings, BlasThreads()
         n_samples, shares = batches.n_samples, batches.shares
         arranged = None if batches.buckets is None else batches.arranged
         self._orders = Orders(fit.model, n_samples, settings.shuffle, settings.max_iter, shares, arranged)
@@ -647,13 +647,13 @@ class RowEpochs(Epochs):
 
     @property
     def steps_name(self) -> str:
+        if self._steps is None:
+            self.refresh(0)
         return str(self._steps.name)
 
-    @property
-    def threads_needed(self) -> Threads:
-        """Number of threads that are enough for the products of the steps."""
-        found: Threads = self._steps.threads_needed
-        return found
+    def hold_threads(self) -> None:
+        """Let BLAS have as many threads as are enough for the products of the steps."""
+        self.held.begin(*self._steps.threads_needed)
 
     def choose_steps(self, n_iter: int) -> None:
         """Create the steps for all epochs after the first `n_iter`."""
@@ -668,10 +668,14 @@ class RowEpochs(Epochs):
 
     def release(self) -> None:
         """Leave the steps to later fits, if that is possible."""
-        self._steps.end()
-        self._steps = None
+        if self._steps is not None:
+            self._steps.end()
+            self._steps = None
 
     def refresh(self, n_iter: int) -> None:
+        if self._steps is None:
+            self.choose_steps(n_iter)
+            self.hold_threads()
         if self._is_known:
             self._is_known = False
         elif not self._steps.is_valid():
@@ -832,7 +836,7 @@ class Course:
         self._fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
         self._epochs = RowEpochs(self._fit, batches, settings)
         self._loop = Loop(self._fit, self._epochs, new_score, validation, settings.max_steps)
-        self._validation, self._held = validation, BlasThreads()
+        self._validation = validation
         self._hooks = Hooks(callbacks, self._fit)
         self._is_alone = all(type(each) is EarlyStopping for each in callbacks) and validation is None
         self._epochs.is_watched = not (self._is_alone and may_wait(new_score()))
@@ -846,7 +850,7 @@ class Course:
                     self._begin(hooks)
                     outcome = _outcome(self._loop, self._fit, hooks)
             finally:
-                self._held.end()
+                self._epochs.held.end()
             self._fit.end()
             lasts = lasts and not outcome.interrupted and self._keep_for_next_part()
             if not lasts:
@@ -864,10 +868,7 @@ class Course:
         fit.state = keeper.state
         if saved is not None:
             keeper.load(saved)
-        self._epochs.choose_steps(loop.n_iter)
-        self._threads = self._epochs.threads_needed
-        self._held.begin(*self._threads)
-        if saved is not None:
+            self._epochs.refresh(loop.n_iter)
             keeper.warn_of_environment(saved)
 
     # -- parts of a stream ------------------------------------------------------------------------
@@ -905,10 +906,10 @@ class Course:
         self._epochs.begin_again()
         self._hooks.begin_again()
         try:
-            self._held.begin(*self._threads)
+            self._epochs.hold_threads()
             return _outcome(self._loop, self._fit, self._hooks)
         finally:
-            self._held.end()
+            self._epochs.held.end()
 
 
 MOST_OF_A_PART = 1 << 20  # bytes of rows: larger parts take longer than what is set up for them

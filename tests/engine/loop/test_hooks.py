@@ -471,3 +471,17 @@ def test_hooks_that_nobody_defines_cost_nothing():
     finally:
         sys.setprofile(None)
     assert not {"on_block_end"} & set(calls)
+
+
+def test_the_state_of_a_fit_is_whole_before_its_steps_are_needed():
+    class Saving(Callback):
+        needs = "state"
+
+        def on_fit_begin(self, fit):
+            self.saved = fit.state()
+            return "stop"
+
+    saving = Saving()
+    _, _, n_iter = in_steps([saving])
+    assert n_iter == 0
+    assert saving.saved["environment"]["steps"]
