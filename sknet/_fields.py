@@ -132,10 +132,9 @@ class Dtypes(NamedTuple):
 
 
 class Named:
-    """An object of one of sknet's classes, which are only named, since they are above or loaded late.
+    """An object of one of sknet's classes, which are only named, since they are above or loaded late."""
 
-    It must have the attribute `fitted`, where one is given, which only a fit sets.
-    """
+    # It must have the attribute `fitted`, where one is given, which only a fit sets.
 
     def __init__(self, *names: str, fitted: str = "__class__") -> None:
         self.names, self.fitted = names, fitted

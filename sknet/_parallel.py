@@ -333,10 +333,8 @@ def _is_shared(library: Any) -> bool:
 
 @cache
 def _own(library: Any, verb: str) -> Any:
-    """Return OpenBLAS's own function for its number of threads: threadpoolctl's takes ten calls more.
-
-    From 3.8 on, threadpoolctl also ignores all threads but the first one that has set a number.
-    """
+    """Return OpenBLAS's own function for its number of threads: threadpoolctl's takes ten calls more."""
+    # From 3.8 on, threadpoolctl also ignores all threads but the first one that has set a number.
     shared = getattr(library, "dynlib", None) if _is_shared(library) else None
     names = [name for name in getattr(library, "check_symbols", ()) if hasattr(shared, name)]
     return getattr(shared, names[0].replace("_get_", f"_{verb}_")) if names else None

@@ -84,11 +84,9 @@ class Call(NamedTuple):
         return Call(_value(self.function, values), tuple([_value(x, values) for x in self.args]), named)
 
     def text(self, values: Mapping[str, Any]) -> str:
-        """Return the call as a line of Python, to be read.
-
-        `values` has the functions that names stand for: methods and indices are written as Python writes
-        them.
-        """
+        """Return the call as a line of Python, to be read."""
+        # `values` has the functions that names stand for: methods and indices are written as Python writes
+        # them.
         function, args = values.get(self.function, self.function), [_text(x) for x in self.args]
         if function is operator.setitem:
             return f"{args[0]}[{_index_text(self.args[1])}] = {args[2]}"

@@ -35,12 +35,10 @@ class Program(Protocol):
     def bind(
         self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
     ) -> tuple[Any, dict[Variable, Any]]:
-        """Return the step on some `memory`, and the array of every variable that has one.
-
-        The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls for
-        NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse matrices to
-        those to be read instead.
-        """
+        """Return the step on some `memory`, and the array of every variable that has one."""
+        # The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls
+        # for NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse
+        # matrices to those to be read instead.
 
 
 def program(
@@ -419,11 +417,9 @@ class Compiled:
 def before_last(
     compiled: Compiled, slots: Sequence[Any], read: Sequence[Variable]
 ) -> tuple[Callable[[], None], Any, Sequence[Any]] | None:
-    """Return what runs all but the last kernel of a function on a device, this kernel, and its arrays.
-
-    None if something else comes last, or it may not run beside what writes these slots, and reads these
-    variables of the result.
-    """
+    """Return what runs all but the last kernel of a function on a device, this kernel, and its arrays."""
+    # None if something else comes last, or it may not run beside what writes these slots, and reads these
+    # variables of the result.
     known, (bound, _) = {id(slot) for slot in slots}, compiled._bound
     inputs = zip(compiled.graph.inputs, compiled._inputs, strict=True)
     found = bound.before_last([x for x, slot in inputs if id(slot) in known], read)

@@ -399,10 +399,8 @@ def free_lengths(shape: Sequence[Any]) -> Free:
 def of_any_lengths(
     captured: Callable[[Shapes], Graph], shapes: Shapes, kept: Collection[Axis] = ()
 ) -> tuple[Rows, Free, dict[Axis, str]]:
-    """Capture a function for any lengths that it takes of axes of inputs, but for axes that are `kept`.
-
-    Return the graph, the free axes, and why others are fixed which the function takes of other lengths.
-    """
+    """Capture a function for any lengths that it takes of axes of inputs, but for axes that are `kept`."""
+    # Return the graph, the free axes, and why others are fixed which the function takes of other lengths.
     free = FIXED
     rows, fixed = free.captured(captured, shapes), dict[Axis, str]()
     for axes in _candidates(shapes):

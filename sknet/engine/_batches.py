@@ -151,10 +151,8 @@ class Buckets:
         return each_input(lambda x: x[:, :width] if x.shape[1:2] == (self.n_steps,) else x, X)
 
     def arranged(self, order: np.ndarray, size: int, n_batches: int, source: RandomState) -> np.ndarray:
-        """Return a drawn order, sorted by length within pools of batches, whose batches are in a new order.
-
-        The last batch, which may have another number of rows, stays the last one and has short rows.
-        """
+        """Return a drawn order, sorted by length in pools of batches, whose batches are in a new order."""
+        # The last batch, which may have another number of rows, stays the last one and has short rows.
         last = (n_batches - 1) * size
         found = np.empty_like(order)
         for start in range(0, n_batches, POOL):

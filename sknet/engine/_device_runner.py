@@ -163,10 +163,9 @@ class Ring:
     def turn(
         self, program: Compiled, n_rows: int, taken: Sequence[Taken], left: Left, *, is_plain: bool = True
     ) -> tuple[Callable[[], None], Callable[[], None], Callable[[], None]]:
-        """Return what issues the beginning of a block of steps on `n_rows` rows, each step, and its end.
-
-        The end is one kernel with the last one of the program, unless the results are in other arrays first.
-        """
+        """Return what issues the beginning of a block of steps on `n_rows` rows, each step, and its end."""
+        # The end is one kernel with the last one of the program, unless the results are in other arrays
+        # first.
         arrays = {"at": self._at, "ready": self._ready} | self._places()
         arrays |= {"numbers": self._numbers, "table": self.table}
         sizes = [self._numbers.size, 3 * self.n_fits]
@@ -425,10 +424,8 @@ class DeviceRows:
         return found
 
     def padded_width(self, n_rows: int) -> int | None:
-        """Return how many numbers the rows of a step have if they begin at multiples of 16 bytes.
-
-        None if they do already, are few, or are written by the host.
-        """
+        """Return how many numbers the rows of a step have if they begin at multiples of 16 bytes."""
+        # None if they do already, are few, or are written by the host.
         X, dtype = self._X, self._dtypes
         if isinstance(X, dict) or X.ndim != 2 or not (self._is_there or self._fed):
             return None
@@ -770,10 +767,8 @@ def step_function(
     is_masked: bool = False,
     columns: int | None = None,
 ) -> Callable[..., DeviceOutputs]:
-    """Return the pure function from all state and a batch to the new state, the output and a report.
-
-    The rows of a batch may have more than the `columns` that the model takes.
-    """
+    """Return the pure function from all state and a batch to the new state, the output and a report."""
+    # The rows of a batch may have more than the `columns` that the model takes.
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 

@@ -290,10 +290,9 @@ def are_equal(one: Any, other: Any) -> bool:
 
 
 class Network(_HoldsPrograms):
-    """A module, the parameters that it predicts with, and its compiled passes by name.
+    """A module, the parameters that it predicts with, and its compiled passes by name."""
 
-    `is_fixed` is for a module that never changes and predicts again and again: it has more programs.
-    """
+    # `is_fixed` is for a module that never changes and predicts again and again: it has more programs.
 
     def __init__(
         self,
@@ -335,10 +334,8 @@ class Network(_HoldsPrograms):
     def unchecked(
         self, X: np.ndarray, name: str, head: Head | None = None, *, units: "Units | None" = None
     ) -> Any:
-        """Return the result for a table of numbers not checked yet, see `Predictor.unchecked`.
-
-        Where the network is fixed, the name determines the head.
-        """
+        """Return the result for a table of numbers not checked yet, see `Predictor.unchecked`."""
+        # Where the network is fixed, the name determines the head.
         known = self._predictors.get(name)
         if known is None or not (self._is_fixed or known.has(head)):
             return None

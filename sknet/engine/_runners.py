@@ -191,10 +191,8 @@ class Steps(ABC):
     goes_ahead = False  # whether `run_epochs` calls `at_end`
 
     def epochs_at_once(self, most: int, kept: int = 0) -> int:
-        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot.
-
-        `kept` is how many bytes are kept of each epoch.
-        """
+        """Return how many whole epochs `run_epochs` trains on, at most these; 1 if it cannot."""
+        # `kept` is how many bytes are kept of each epoch.
         return 1
 
     def run_epochs(
@@ -204,10 +202,8 @@ class Steps(ABC):
         scored: bool,
         at_end: Callable[[], None] | None = None,
     ) -> tuple[Any, Any]:
-        """Train on whole epochs, one after the other, without counting the steps.
-
-        `at_end` is called when the work of an epoch has been issued, and before that of the next one is.
-        """
+        """Train on whole epochs, one after the other, without counting the steps."""
+        # `at_end` is called when the work of an epoch has been issued, and before that of the next one is.
         raise NotImplementedError
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
@@ -242,11 +238,10 @@ class EagerSteps(Steps):
 
 
 class CompiledSteps(Steps):
-    """Compiled steps: one program for each number of rows, and one for the update.
+    """Compiled steps: one program for each number of rows, and one for the update."""
 
-    With `copies`, they have parameters of their own, to and from which those of a model are copied for each
-    block: another model of the same structure can use them later.
-    """
+    # With `copies`, they have parameters of their own, to and from which those of a model are copied for
+    # each block: another model of the same structure can use them later.
 
     pool: Pool | None = None  # of idle steps, to which these belong
     key: Hashable = None

@@ -387,10 +387,9 @@ def _columns(array: Any) -> Any:
 
 
 class Gathered(Score):
-    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added.
+    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added."""
 
-    A row that comes several times counts as often, with its last output.
-    """
+    # A row that comes several times counts as often, with its last output.
 
     may_wait = False  # but for those that compute nothing: others may look at the model
 

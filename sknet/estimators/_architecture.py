@@ -196,10 +196,9 @@ class Joined(Architecture):
 
 
 class HeadOutputs(nn.Module):
-    """A network with several heads, whose outputs become columns of one array.
+    """A network with several heads, whose outputs become columns of one array."""
 
-    It returns them by name in a dict, in the order of the heads in a tuple, or as columns already.
-    """
+    # It returns them by name in a dict, in the order of the heads in a tuple, or as columns already.
 
     _stored_fields = {"network": Named("Module"), "widths": Items(str, POSITIVE)}
 

@@ -273,10 +273,8 @@ def is_missing(y: Any) -> Any:
 
 
 def filled(y: Any) -> Any:
-    """Return targets with a middle value of their column instead of NaN or None, which no loss can read.
-
-    Columns are the last axis of a table; an array of more axes is one.
-    """
+    """Return targets with a middle value of their column instead of NaN or None, which no loss can read."""
+    # Columns are the last axis of a table; an array of more axes is one.
     missing = is_missing(y)
     if missing is None:
         return y

@@ -410,10 +410,9 @@ def _of_a_part(settings: Settings) -> Settings:
 
 
 class SharedInputs:
-    """Standardized inputs of fits that have the same X: one array for the same means and deviations.
+    """Standardized inputs of fits that have the same X: one array for the same means and deviations."""
 
-    Members of an ensemble have those that the first of them learns.
-    """
+    # Members of an ensemble have those that the first of them learns.
 
     def __init__(self, of_members: bool) -> None:
         self.of_members = of_members

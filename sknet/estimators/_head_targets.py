@@ -36,10 +36,8 @@ MOST_CLASSES = 1 << 24  # whose numbers float32 holds
 def as_heads(
     y: Any, names: Sequence[str], caller: str, of_fit: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Any], str, dict[str, str]]:
-    """Return the targets of each head, what kind of container they were in, and the heads of its columns.
-
-    A head's columns are in the order that they had in the fit, given the heads of its columns.
-    """
+    """Return the targets of each head, what kind of container they were in, and the heads of its columns."""
+    # A head's columns are in the order that they had in the fit, given the heads of its columns.
     expects = f"{caller} has losses for the heads {list(names)}"
     if isinstance(y, Mapping) and not hasattr(y, "tocsr"):
         _check_names(list(y), names, f"{expects}, and y is a dict of {list(y)}")

@@ -232,10 +232,8 @@ def forward_of(module: Any) -> dict[str, bool] | None:
 
 
 def may_be_missing(estimator: Any, reset: bool = False) -> bool:
-    """Tell whether inputs may hold NaN: as a fit has found out, or an estimator says.
-
-    In a first fit, the network of a user's module is asked once it is built.
-    """
+    """Tell whether inputs may hold NaN: as a fit has found out, or an estimator says."""
+    # In a first fit, the network of a user's module is asked once it is built.
     if estimator is None:
         return False
     if reset and getattr(estimator, "module", None) is not None:

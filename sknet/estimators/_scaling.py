@@ -29,11 +29,10 @@ LIMIT = 5.0  # deviations from the mean at which tables are clipped: few rows ar
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Mean and deviation of the features of an input, in shapes that broadcast against its rows.
+    """Mean and deviation of the features of an input, in shapes that broadcast against its rows."""
 
-    What is further than `limit` deviations from the mean is as if at that distance. What was `constant` so
-    far gets its deviation from the first part of a stream in which it varies.
-    """
+    # What is further than `limit` deviations from the mean is as if at that distance. What was `constant` so
+    # far gets its deviation from the first part of a stream in which it varies.
 
     mean: np.ndarray
     scale: np.ndarray

@@ -867,10 +867,9 @@ class _Interval:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Predictions between the bounds that the loss has learned, or between those at a distance of 1.
+    """Predictions between the bounds that the loss has learned, or between those at a distance of 1."""
 
-    With `times`, conformal bounds: the distances are multiplied by one number for each target.
-    """
+    # With `times`, conformal bounds: the distances are multiplied by one number for each target.
 
     loss: Any
     times: tuple[float, ...] | None = None

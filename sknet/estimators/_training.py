@@ -49,10 +49,8 @@ FEW = 10  # rows, whose deviation tells little
 
 
 def standardize(network: Network, rows: DataSet, training: Any = None) -> tuple[DataSet, Loss]:
-    """Return rows and loss of a first fit with `scale_target` for targets that are standardized.
-
-    `training` are the rows that they are standardized by; a fit that continues has standardized targets.
-    """
+    """Return rows and loss of a first fit with `scale_target` for targets that are standardized."""
+    # `training` are the rows that they are standardized by; a fit that continues has standardized targets.
     request = network.request
     recipe, targets = request.recipe, request.estimator._targets
     scaling = recipe.loss.scaling
@@ -95,10 +93,9 @@ def _warn_of_units(y: Any) -> None:
 
 
 def _begun_with(request: Request, what: str, learned: Mapping[str, Units]) -> Mapping[str, Units]:
-    """Return the units that a resumed fit has begun with, which an earlier fit may have learned.
-
-    If they are of other features or of dense rows, the data are others, which is said when they are compared.
-    """
+    """Return the units that a resumed fit has begun with, which an earlier fit may have learned."""
+    # If they are of other features or of dense rows, the data are others, which is said when they are
+    # compared.
     if request.saved is None:
         return learned
     path, state = request.saved

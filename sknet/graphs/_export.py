@@ -347,10 +347,8 @@ def with_any_lengths(
     *,
     warns: bool = True,
 ) -> Written:
-    """Write a function for any lengths of inputs that it takes, but of axes that are `fixed`.
-
-    Warn, if `warns`, of sequences that have the length of the fit, though the function takes others.
-    """
+    """Write a function for any lengths of inputs that it takes, but of axes that are `fixed`."""
+    # Warn, if `warns`, of sequences that have the length of the fit, though the function takes others.
     rows, free, reasons = of_any_lengths(captured, list(shapes.values()), fixed)
     found = None
     if free.axes:

@@ -215,11 +215,10 @@ class _OfTargets(Wrapping):
 
 
 class WithOffset(Wrapping):
-    r"""A loss of outputs to which the last columns of the targets are added.
+    r"""A loss of outputs to which the last columns of the targets are added."""
 
-    A prediction is made of an output and an offset by `shifted`, and without an offset as if it were 0. With
-    standardized targets, offsets are divided by `scale` after `center` is subtracted.
-    """
+    # A prediction is made of an output and an offset by `shifted`, and without an offset as if it were 0.
+    # With standardized targets, offsets are divided by `scale` after `center` is subtracted.
 
     # Loops, devices, validation and resume carry targets; as an input, it would change what X is.
     _parameter_constraints = {

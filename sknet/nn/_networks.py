@@ -242,10 +242,9 @@ class ResNet(_ImageNet):
 
 
 class _SequenceNet(Module):
-    """Base of networks for sequences: steps as vectors, of numbers by a linear layer, of ids by an embedding.
+    """Base of networks for sequences: steps as vectors, by a linear layer or an embedding of ids."""
 
-    Ids above those of the fit, and the id `n_ids` itself, have the vector zero.
-    """
+    # Ids above those of the fit, and the id `n_ids` itself, have the vector zero.
 
     _stored_fields = {
         "n_ids": [*COUNT, None],
@@ -255,10 +254,8 @@ class _SequenceNet(Module):
     }
 
     def _make(self, width: str, input_shape: Any, **arguments: Any) -> None:
-        """Check the arguments of a constructor, which are its ``locals()``; set what reads the steps.
-
-        Vectors of steps have the length that the argument `width` names.
-        """
+        """Check the arguments of a constructor, which are its ``locals()``; set what reads the steps."""
+        # Vectors of steps have the length that the argument `width` names.
         check_arguments(self, **arguments)
         if isinstance(input_shape, Mapping):
             others = [name for name in input_shape if name != "lengths"]

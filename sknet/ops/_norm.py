@@ -155,10 +155,8 @@ def _of_channels(xp: Namespace, sums: Any, axes: Shape) -> Any:
 
 
 def _row_sums(xp: Namespace, x: Any, g: Any, centers: Any, room: Any, sums: Any, products: Any) -> None:
-    """Write sums of rows, and of squares of their deviations from their means.
-
-    With a gradient g: sums of its rows, and of their products with centered ones.
-    """
+    """Write sums of rows, and of squares of their deviations from their means."""
+    # With a gradient g: sums of its rows, and of their products with centered ones.
     native = xp.native_passes()
     if native is not None and native.sums_of_rows(x, g, centers, sums, products):
         return

@@ -169,10 +169,10 @@ LEAST_GAIN = 1e-3
 
 
 class Choice:
-    """Tells whether the kind with the larger networks is a gain in the first fold of a large table.
+    """Tells whether the kind with the larger networks is a gain in the first fold of a large table."""
 
-    If not, its members are not trained in the other folds; whatever of them was trained by then is dropped.
-    """
+    # If not, its members are not trained in the other folds; whatever of them was trained by then is
+    # dropped.
 
     def __init__(self, task: Task, jobs: Sequence[Job], by_error: bool) -> None:
         self._task, self._by_error, self._lock = task, by_error, threading.Lock()

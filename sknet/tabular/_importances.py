@@ -32,10 +32,8 @@ MOST_ELEMENTS, ROWS_AT_ONCE = 2**19, 1024
 def permutation_importances(
     task: Task, jobs: Sequence[Job], members: Sequence[Member], mix: Mix, n_jobs: int | None
 ) -> np.ndarray:
-    """Return how much the loss of held-out rows rises without each column, as shares of the sum.
-
-    In some held-out rows of each fold, the values of a column are replaced by those of other ones of them.
-    """
+    """Return how much the loss of held-out rows rises without each column, as shares of the sum."""
+    # In some held-out rows of each fold, the values of a column are replaced by those of other ones of them.
     jobs_of = {job.fold: [each for each in jobs if each.fold == job.fold] for job in jobs}
     work = [
         partial(_rises_in, task, own, counted([each for each in members if each.fold == fold], mix))
@@ -168,10 +166,8 @@ def attributions(
     chosen: Chosen,
     n_steps: int,
 ) -> np.ndarray:
-    """Return integrated gradients of the mixed outputs for each column, of shape (n_rows, n_columns).
-
-    The second table is the baseline, of one row or of as many; None is 0 for all encodings.
-    """
+    """Return integrated gradients of the mixed outputs for each column, of shape (n_rows, n_columns)."""
+    # The second table is the baseline, of one row or of as many; None is 0 for all encodings.
     encoders, spans = spans_of(members)
     X, baseline = (None if table is None else _encoded(encoders, table) for table in tables)
     assert X is not None

@@ -230,10 +230,9 @@ MOST_BYTES = 2**28
 
 
 class EncodedRows(ComputedRows):
-    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are.
+    """Rows of a table, which behave like an array of their encodings, but hold only which rows they are."""
 
-    Those with blocks behave like an array of the codes of encodings.
-    """
+    # Those with blocks behave like an array of the codes of encodings.
 
     def __init__(
         self,
@@ -294,10 +293,8 @@ def encoded_rows(
     blocks: Blocks = (),
     beside: int = 0,
 ) -> Any:
-    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large.
-
-    Dense ones may be given by codes, for these blocks. What is in memory `beside` them counts, in bytes.
-    """
+    """Return encoded rows of a table: an array, a CSR array, or `EncodedRows` if an array is too large."""
+    # Dense ones may be given by codes, for these blocks. What is in memory `beside` them counts, in bytes.
     if table.sparse is not None:
         table = table if rows is None else table.take(rows)
         return encoder.encode(table, *([dict(fitted)] if fitted else []))

@@ -357,10 +357,8 @@ class Step:
     def before_last(
         self, written: Iterable[Variable], read: Iterable[Variable]
     ) -> tuple[Callable[[], None], Kernel, Sequence[Any]] | None:
-        """Return what makes all calls but that of the last kernel, this kernel, and its arrays.
-
-        None if something else comes last, or it may not run beside what writes or reads these variables.
-        """
+        """Return what makes all calls but that of the last kernel, this kernel, and its arrays."""
+        # None if something else comes last, or it may not run beside what writes or reads these variables.
         if self._last is None or not self._last.is_apart(written, read):
             return None
         return self._runner(self._calls[:-1]), self._last.kernel, self._calls[-1].args[2]
@@ -378,11 +376,9 @@ def _in_precision(precision: str, step: Callable[[], None]) -> None:
 
 
 def products_beside(graph: Graph, groups: Sequence[Group]) -> dict[int, int]:
-    """Return products that run beside the next one, such as of weights' gradients, and what waits for each.
-
-    Both are numbers of groups. What waits is what reads a product, or the next product but one, so that
-    arrays are not in use for long.
-    """
+    """Return products that run beside the next one, as of weights' gradients, and what waits for each."""
+    # Both are numbers of groups. What waits is what reads a product, or the next product but one, so that
+    # arrays are not in use for long.
     views = Views([e for group in groups for e in group.equations])
     made = {e.output: number for number, group in enumerate(groups) for e in group.equations}
     readers: dict[int, int] = {}

@@ -141,11 +141,9 @@ def _do_in_shares(
     length: tuple[int, int],
     moves: Any,
 ) -> None:
-    """Do a work on rows, in shares of these if it has many elements.
-
-    `length` is the field with the number of rows and the number of all elements; `moves` are fields with
-    addresses, and bytes from one row to the next in each.
-    """
+    """Do a work on rows, in shares of these if it has many elements."""
+    # `length` is the field with the number of rows and the number of all elements; `moves` are fields with
+    # addresses, and bytes from one row to the next in each.
     field, n_elements = length
     rows = int(fields[field])
     n_shares = min(MOST, n_elements // LEAST, rows)
@@ -179,10 +177,8 @@ class NativeNorms:
         return self._normalized(Work.NORM_GRADIENT, x, (w, None, dx, g), eps, (block, group, apart), rooms)
 
     def sums_of_rows(self, x: Any, g: Any, centers: Any, sums: Any, products: Any) -> bool:
-        """Write sums of rows, and of squares of their deviations from their means.
-
-        With a gradient g: sums of its rows, and of their products with centered ones.
-        """
+        """Write sums of rows, and of squares of their deviations from their means."""
+        # With a gradient g: sums of its rows, and of their products with centered ones.
         rest = [None, None, None, centers, None, None, products, sums]
         return self._over_rows(Work.SUMS_OF_ROWS, [x, None, None, None, g], rest, len(x))
 

@@ -66,10 +66,8 @@ def fuse_maps(
 
 
 def _put_off(groups: list[Group], outputs: set[Variable], most: int) -> list[Group]:
-    """Return groups in which a map is computed where it is read, if fewer bytes are moved than by storing it.
-
-    The mask of an activation, for example, which is read where its gradient is known.
-    """
+    """Return groups in which maps are computed where they are read, if fewer bytes are moved."""
+    # The mask of an activation, for example, which is read where its gradient is known.
     readers: dict[Variable, set[int]] = {}
     for number, group in enumerate(groups):
         for x in {x for equation in group.equations for x in equation.variables}:

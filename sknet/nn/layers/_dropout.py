@@ -227,11 +227,9 @@ def _strides(total: int) -> Iterator[int]:
 
 
 def _cut(x: Tensor, like: Tensor, axis: int, length: int) -> Tensor:
-    """Return `length` elements along an axis, which begin for each image at a random one.
-
-    All begins are possible, each as likely as its mirror image, and equally likely if there are a power of
-    two. Each coin decides a part of the way, so that only slices are chosen between.
-    """
+    """Return `length` elements along an axis, which begin for each image at a random one."""
+    # All begins are possible, each as likely as its mirror image, and equally likely if there are a power of
+    # two. Each coin decides a part of the way, so that only slices are chosen between.
     for stride in _strides(x.shape[axis] - length):
         rest = (slice(None),) * (-1 - axis)
         x = where(_coins(like), x[(..., slice(stride, None), *rest)], x[(..., slice(None, -stride), *rest)])

@@ -103,13 +103,11 @@ class _Cell(Module, ABC):
         return np.zeros(self.biases * self.hidden_size, DEFAULT_DTYPE)
 
     def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        """Run the cell over sequences `x`, as the function of `sknet.ops` does.
-
-        The `state` before the first step has shape (n, hidden_size), and an LSTM has two of them; `lengths`
-        tells how many steps of each row are real, and `reverse` runs from the last step to the first. What is
-        returned are the hidden states after every step, of shape (n, steps, hidden_size), and the state after
-        all steps.
-        """
+        """Run the cell over sequences `x`, as the function of `sknet.ops` does."""
+        # The `state` before the first step has shape (n, hidden_size), and an LSTM has two of them;
+        # `lengths` tells how many steps of each row are real, and `reverse` runs from the last step to the
+        # first. What is returned are the hidden states after every step, of shape (n, steps, hidden_size),
+        # and the state after all steps.
         weights, more = (self.weight_ih, self.weight_hh, self.bias), {}
         if hasattr(self, "activation"):
             more["activation"] = self.activation
