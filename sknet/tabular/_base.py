@@ -67,7 +67,17 @@ from sknet.tabular._budget import (
 )
 from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances
-from sknet.tabular._members import KINDS, Fold, Job, Members, Setting, Task, folds_of, setting_of
+from sknet.tabular._members import (
+    KINDS,
+    Fold,
+    Job,
+    Members,
+    Setting,
+    Task,
+    folds_of,
+    number_of_folds,
+    setting_of,
+)
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
 from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
 
@@ -78,7 +88,7 @@ CONSTRAINTS: dict[str, Any] = {
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "columns": "no_validation",  # checked with the columns, with a better message
     "monotonic_cst": ["array-like", dict, None],
-    "n_folds": [Interval(Integral, 1, None, closed="left")],
+    "n_folds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "members": [Interval(Integral, 1, 100_000, closed="both"), StrOptions({"auto"})],
     "budget": [Interval(Real, 0, MOST_WORK, closed="right"), str],
     "smooth": [Members, StrOptions({"auto"}), None],
@@ -117,9 +127,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         not rise, and 0 (or no entry) for no constraint: of a classifier, which must have two classes, the
         probability of the second. It holds for every input, up to rounding; columns of categories, dates
         and texts have no order, nor do missing values.
-    n_folds : int, default=4
-        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows, and a twentieth of
-        5,000 to 50,000 rows) from its members.
+    n_folds : int or "auto", default="auto"
+        Number of folds: 3, or 4 for fewer than 1,000 rows or several classes. Each holds out a disjoint tenth
+        of the rows (more of few rows, and a twentieth of 5,000 to 50,000 rows) from its members.
     budget : float or str, default=1.0
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
         at most ten times the default work and at least one network of 30 updates.
@@ -326,13 +336,14 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             check_one_output(loss, loss.outputs_per_target)
             offset = check_offset(offset, len(y), targets.n_outputs)
         task = self._task(schema, table, y, weight, loss, offset)
+        n_folds = number_of_folds(self.n_folds, targets.task, table.n_rows)
         if validation is None:
             stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
-            folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
+            folds = folds_of(self.cv, n_folds, y, stratify, groups, random_state)
         else:
             X = validation[0]
             task, y, fold = self._with_validation(task, y, *validation)
-            folds = [fold] * self.n_folds
+            folds = [fold] * n_folds
         task = _with_sums(task, folds)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.

@@ -45,8 +45,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     loss : str or Loss, default="log_loss"
         The loss to minimize; see `sknet.losses`.
     members : int or "auto", default="auto"
-        Networks of each kind in each fold; "auto" is 2 smooth ones, or 1 from 50,000 rows on, and 1
-        sharp one.
+        Networks of each kind in each fold; "auto" is 1 smooth one, or 2 for several classes of fewer than
+        1,000 rows, and 1 sharp one.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights.
 
@@ -88,7 +88,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         categorical_features: Any = "from_dtype",
         columns: Any = None,
         monotonic_cst: Any = None,
-        n_folds: int = 4,
+        n_folds: int | str = "auto",
         members: int | str = "auto",
         budget: float | str = 1.0,
         smooth: Members | str | None = "auto",
@@ -248,7 +248,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         categorical_features: Any = "from_dtype",
         columns: Any = None,
         monotonic_cst: Any = None,
-        n_folds: int = 4,
+        n_folds: int | str = "auto",
         members: int | str = "auto",
         budget: float | str = 1.0,
         smooth: Members | str | None = "auto",

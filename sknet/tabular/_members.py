@@ -18,7 +18,7 @@ from sknet.preprocessing._encodings import Target
 from sknet.preprocessing._schema import Schema, Table
 
 # Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task. From `rows` on there
-# are fewer epochs; below MEDIUM_ROWS hidden layers have at most `units`.
+# are fewer epochs; below MEDIUM_ROWS hidden layers have at most `units`, and from FEW_ROWS on `medium` holds.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {
         "per_fold": 1,
@@ -42,6 +42,11 @@ RECIPES: dict[str, dict[str, Any]] = {
         "hidden_layer_sizes": (256, 256),
         "units": {"binary": 128, "multiclass": 256, "regression": 128},
         "epochs": {"binary": 11, "multiclass": 34, "regression": 20},
+        "medium": {
+            "binary": {"epochs": 9, "lr": 0.07},
+            "multiclass": {"epochs": 26, "lr": 0.07},
+            "regression": {},
+        },
         "rows": {"binary": 20_000, "multiclass": 108_000, "regression": 20_000},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
         "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
@@ -208,6 +213,9 @@ def setting_of(
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
     given = {} if isinstance(chosen, str) else chosen.get_params(deep=False)
     decided = {name: value for name, value in given.items() if not _is_auto(value)}
+    medium = recipe.pop("medium", {})
+    if FEW_ROWS <= n_rows < MEDIUM_ROWS:
+        recipe |= medium
     if MANY_ROWS <= n_rows < MOST_ROWS and "batch_size" not in decided:
         recipe |= {"batch_size": 2 * recipe["batch_size"], "lr": math.sqrt(2) * recipe["lr"]}
     if kind == "smooth" and n_rows < FEW_ROWS and task == "multiclass":
@@ -253,6 +261,13 @@ Fold = tuple[np.ndarray, np.ndarray]
 # Folds hold out a tenth of the rows each, or more if there are few rows or groups; of several thousand rows a
 # twentieth is enough. From MANY_ROWS on, a fold may decide on a kind.
 PARTS, PARTS_OF_SEVERAL, SEVERAL_ROWS = 10, 20, 5_000
+
+
+def number_of_folds(chosen: int | str, task: str, n_rows: int) -> int:
+    """Return the number of folds: fewer where a fourth hardly lowers the loss (docs/ablation.md)."""
+    if not isinstance(chosen, str):
+        return chosen
+    return 4 if n_rows < FEW_ROWS or task in ("multiclass", "ordinal") else 3
 
 
 def folds_of(

@@ -306,7 +306,7 @@ def encoded_rows(
 # Elements of the inputs that are looked at together.
 MOST_ELEMENTS = 2**20
 # Rows that the first weights are fitted to, and that are predicted at a time; fewer if they are wide.
-ROWS_SEEN, MOST_ROWS = 2000, 4096
+ROWS_SEEN, MOST_ROWS = 512, 4096
 
 
 class NoScore(Score):
@@ -428,6 +428,14 @@ def loss_with(loss: Loss, label_smoothing: float) -> Loss:
     return loss
 
 
+def even_size(size: int, n_rows: int) -> int:
+    """Return a size of batches, up to a tenth smaller, that divides the rows if one does.
+
+    A last batch of another size would be another program to compile.
+    """
+    return next((each for each in range(size, size - size // 10, -1) if n_rows % each == 0), size)
+
+
 class Training:
     """The training of a network, whose length may be decided after its first epochs."""
 
@@ -463,7 +471,7 @@ class Training:
         nn.init.from_data(network, training.take(seen), random_state=random_state)
         if training.blocks:
             network.blocks = training.blocks
-        size = min(setting.batch_size, training.n_rows)
+        size = even_size(min(setting.batch_size, training.n_rows), training.n_rows)
         self.done, self._setting, self._history = 0, setting, History()
         self.n_batches = -(-training.n_rows // size)
         self._schedules = setting.schedules(setting.epochs * self.n_batches)

@@ -36,6 +36,7 @@ from sknet.tabular._training import (
     TabularNet,
     Training,
     encoded_rows,
+    even_size,
     reads_codes,
 )
 from tests.devices.fake import FakeBackend
@@ -621,6 +622,25 @@ def test_rows_are_held_out_once(n_rows, n_folds):
     assert len(folds) == min(n_folds, n_rows)
     share = 1 / max(10, n_folds)
     assert all(abs(len(held_out) - share * n_rows) < 1 for _, held_out in folds)
+
+
+@pytest.mark.parametrize(
+    ("classes", "n_rows", "n_folds"), [(2, 999, 4), (2, 1000, 3), (3, 1000, 4), (0, 1000, 3)]
+)
+def test_large_tables_have_fewer_folds_but_for_several_classes(classes, n_rows, n_folds):
+    kind, few = (TabularClassifier, TabularRegressor)[not classes], Members(hidden_layer_sizes=[2], epochs=1)
+    X = np.arange(n_rows, dtype=float)[:, np.newaxis]
+    y = np.arange(n_rows) % classes if classes else X[:, 0]
+    for chosen, found in (("auto", n_folds), (2, 2)):
+        model = kind(n_folds=chosen, smooth=few, sharp=None, n_jobs=1, random_state=0).fit(X, y)
+        assert len({member.fold for member in model.members_}) == found
+
+
+@pytest.mark.parametrize(
+    ("size", "n_rows", "found"), [(256, 9000, 250), (128, 9000, 125), (128, 997, 128), (100, 220, 100)]
+)
+def test_batches_are_alike_where_a_size_divides_the_rows(size, n_rows, found):
+    assert even_size(size, n_rows) == found
 
 
 def test_classes_have_their_share():
