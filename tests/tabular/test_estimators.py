@@ -359,8 +359,8 @@ def test_budget():
 def test_a_budget_in_seconds_includes_what_it_takes_to_estimate_it(monkeypatch):
     """By a clock on which each look takes a second, rows are encoded in 1, and an epoch takes 1.
 
-    Of the 45 seconds 6 have gone by then; all but a twentieth of the rest are for the epochs of two members,
-    of which 2 are done, and for the encoding of the other fold.
+    Of the 45 seconds 6 have gone by then; all but a twentieth of the others are for the epochs of two
+    members, of which 2 are done, and for the encoding of the other fold.
     """
     clock = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
