@@ -437,10 +437,10 @@ def pickled(self: "Memory") -> dict[str, Any]:
     resting = {
         name: {slot: to_host(array) for slot, array in kept.items()} for name, kept in self._resting.items()
     }
-    state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
+    state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting, "key": self.key}
     state["_flat"] = to_host(self.packed())
     left_out = {"_average", "_held", "mark", "shown", "looked", "n_outputs", "take_data", "scheduled"}
-    left_out |= {"leaves", "frozen"}
+    left_out |= {"leaves", "frozen", "stream"}
     return {name: value for name, value in state.items() if name not in left_out}
 
 
@@ -448,6 +448,7 @@ def unpickle(self: "Memory", state: dict[str, Any]) -> None:
     """Restore what `pickled` returned, on the CPU if the device does not exist here."""
     flat, slots, resting = state["_flat"], state["slots"], state["_resting"]
     self.__dict__.update(state)
+    self.stream = Stream(self.__dict__.pop("key"))
     try:
         self.device = available(self.device)
     except DeviceError as error:

@@ -17,7 +17,7 @@ from sknet.core._tensor import OF_NUMPY
 # The families whose functions are methods: by the names of their modules.
 FAMILIES = ("elementwise", "indexing", "products", "reduce", "shape", "sort")
 OTHERS = ("log_softmax", "logsumexp", "prelu", "relu", "softmax", "tril", "triu")
-NO_METHODS = ("is_sparse", "pad")
+NO_METHODS = ("full_like", "is_sparse", "ones_like", "pad", "zeros_like")
 # Functions that Python has an operator for, or that take operands of any kind.
 OPERATORS = {
     *("add", "subtract", "multiply", "divide"),

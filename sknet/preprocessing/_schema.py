@@ -164,7 +164,8 @@ class Feature(FieldsAlone):
         return NOTES[plain] + (f", in {self.form[len(plain) + 1 :]}" if plain != self.form else "")
 
 
-Sums = tuple[tuple[int, int, float, float], ...]
+Sum = tuple[int, int, float, float]
+Sums = tuple[Sum, ...]
 
 """For each sum the indices of two numbers of a table, and what they are multiplied by."""
 

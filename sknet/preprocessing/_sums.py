@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sknet.preprocessing._encodings import MOST_CLASSES, Target
-from sknet.preprocessing._schema import Schema, Sums, Table
+from sknet.preprocessing._schema import Schema, Sum, Sums, Table
 
 # Rows that are looked at, columns whose effects are taken off, numbers that are paired, and sums.
 LEAST_ROWS, MOST_ROWS, MOST_COLUMNS, MOST_NUMBERS, MOST_SUMS = 1000, 4000, 32, 10, 3
@@ -52,17 +52,17 @@ def find_sums(
     columns = [columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]]
     paired = [i for i in np.argsort(gains[: len(bins)])[::-1].tolist() if usable[i]]
     candidates = _candidates(numbers, sorted(paired[:MOST_NUMBERS]))
-    found: list[tuple[int, int, float, float]] = []
+    found: list[Sum] = []
     while candidates and len(found) < MOST_SUMS:
         left = _left_by(columns, y)
-        explained = {each: _explained(bins, left) for each, bins in candidates.items()}
+        explained = {each: _explained(_bins_of(_added(numbers, each)), left) for each in candidates}
         best = sorted(explained, key=lambda each: -explained[each])[:MOST_CANDIDATES]
         least = np.square(left).sum() * max(LEAST_GAIN, LEAST_SQUARES / len(rows))
         if not explained[best[0]] > max(least, LEAST_OF_ALL * np.square(y).sum()):
             break
-        candidates = {each: candidates[each] for each in best}
         found.append(best[0])
-        columns.append(candidates.pop(best[0]))
+        columns.append(_bins_of(_added(numbers, best[0])))
+        candidates = best[1:]
     return tuple(found)
 
 
@@ -91,16 +91,21 @@ def _levels_of(codes: np.ndarray) -> Bins:
     return Bins(np.clip(codes, -1, N_BINS - 2) + 1, np.zeros(len(codes)), N_BINS)
 
 
-def _candidates(numbers: np.ndarray, paired: list[int]) -> dict[tuple[int, int, float, float], Bins]:
-    """Return sums of each two numbers in several directions, with their bins."""
+def _candidates(numbers: np.ndarray, paired: list[int]) -> list[Sum]:
+    """Return sums of each two numbers in several directions."""
     low, high = np.quantile(numbers, [0.25, 0.75], axis=0)
-    found = {}
+    found = []
     for i, j in combinations([i for i in paired if high[i] > low[i]], 2):
         for angle in ANGLES:
             a, b = float(np.cos(angle) * (high[j] - low[j])), float(np.sin(angle) * (high[i] - low[i]))
-            a, b = a / (abs(a) + abs(b)), b / (abs(a) + abs(b))
-            found[i, j, a, b] = _bins_of(numbers[:, i] * a + numbers[:, j] * b)
+            found.append((i, j, a / (abs(a) + abs(b)), b / (abs(a) + abs(b))))
     return found
+
+
+def _added(numbers: np.ndarray, chosen: Sum) -> np.ndarray:
+    i, j, a, b = chosen
+    added: np.ndarray = numbers[:, i] * a + numbers[:, j] * b
+    return added
 
 
 def _explained(bins: Bins, y: np.ndarray) -> float:

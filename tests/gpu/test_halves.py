@@ -20,6 +20,8 @@ from tests.engine.precisions import host
 
 __all__ = ["test_a_fit_is_that_by_hand", "test_errors_of_two_layers_against_float64"]
 
+pytestmark = pytest.mark.gpu
+
 CUDA = Device("cuda")
 
 
