@@ -43,7 +43,7 @@ from sknet.compile.cuda._persistent import Phases
 from sknet.compile.passes import Group, Kernels
 from sknet.core import PRIMITIVES, Primitive
 from sknet.dask import WorkerExchange
-from sknet.device import Device, Feed, Form, Issued, MetaArray, form_of
+from sknet.device import Device, Feed, Form, Issued, MetaArray, Stream, form_of
 from sknet.engine._inputs import Batch, SparseForm
 from sknet.engine._layer_outputs import Chosen, Layer, model_layer
 from sknet.engine._loop import Outcome, Settings, Validation
@@ -270,6 +270,7 @@ SPECIAL = {
     Standardized: lambda: Standardized(losses.SquaredError(), (1.0,), (2.0,)),
     Length: lambda: Length(2, 1),
     Windows: lambda: Windows((8, 6), (3, 3), (1, 1), ((1, 1), (0, 0)), (1, 1)),
+    Stream: lambda: Stream((3, 4)),
     Form: lambda: form_of(X, X.T, np.ones((6, 6), "float32")),
     Share: lambda: Share(Length(1, 0)),
     Call: lambda: Call(np.exp, (X,)),

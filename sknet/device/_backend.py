@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property, partial, wraps
+from functools import cache, partial, wraps
 from types import SimpleNamespace
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
@@ -24,7 +24,7 @@ from sknet._config import lease_setting
 from sknet._constraints import shown
 from sknet._frames import are_indices
 from sknet._hints import suggestion
-from sknet._late import SPECIAL_FUNCTIONS, above, issparse, sparsetools, special
+from sknet._late import SPECIAL_FUNCTIONS, above, cached_property, issparse, sparsetools, special
 from sknet._native import core
 from sknet._parallel import Lock
 from sknet._random import RandomSnapshot, is_plain
@@ -882,6 +882,9 @@ class Stream:
             self.key = source
         else:
             self._state: Any = RandomSnapshot(source) if is_plain(source) else deepcopy(source)
+
+    def __getstate__(self) -> dict[str, Key]:
+        return {"key": self.key}
 
     @cached_property
     def key(self) -> Key:
