@@ -69,6 +69,7 @@ from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances
 from sknet.tabular._members import (
     KINDS,
+    MANY_ROWS,
     Fold,
     Job,
     Members,
@@ -336,7 +337,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             check_one_output(loss, loss.outputs_per_target)
             offset = check_offset(offset, len(y), targets.n_outputs)
         task = self._task(schema, table, y, weight, loss, offset)
-        n_folds = number_of_folds(self.n_folds, targets.task, table.n_rows)
+        del table  # which has a copy where there are sums
+        n_folds = number_of_folds(self.n_folds, targets.task, task.table.n_rows)
         if validation is None:
             stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
             folds = folds_of(self.cv, n_folds, y, stratify, groups, random_state)
@@ -741,6 +743,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
 
 def _with_sums(task: Task, folds: list[Fold]) -> Task:
     """Return a task whose table has sums of numbers, found on rows that no fold holds out."""
+    if task.table.n_rows >= MANY_ROWS:  # whose copies would take too much memory
+        return task
     is_held_out = np.zeros(task.table.n_rows, dtype=bool)
     for _, held_out in folds:
         is_held_out[held_out] = True
