@@ -198,9 +198,11 @@ struct share {
  *
  * open: how many shares nobody has taken yet, and, from bit 32 on, how many threads may take some. left: how many
  * are not done yet; in another line of the cache. work, fields, share, thread, size: what each share is given, see
- * `do_share`. modes: of the leader's processor. busy: whether a thread leads. threads: how many may share, with the leader. started: how many others
- * there are. skipped: small works that woke nobody. helped: shares that others did since one was late. alone, lates: weight of works that are not shared, after threads were late, and how often. looks: for how long a thread looks for more work. resting, calls: of each thread, whether it waits for a call,
- * and the lock that it waits for. nap: a lock that nobody opens. */
+ * `do_share`. modes: of the leader's processor. busy: whether a thread leads. threads: how many may share, with the
+ * leader. started: how many others there are. skipped: small works that woke nobody. helped: shares that others did
+ * since one was late. alone, lates: weight of works that are not shared, after threads were late, and how often.
+ * looks: for how long a thread looks for more work. resting, calls: of each thread, whether it waits for a call, and
+ * the lock that it waits for. nap: a lock that nobody opens. */
 enum { MOST_HELPERS = 63 };
 
 struct crew {
