@@ -162,12 +162,12 @@ def _continued(first: Row, second: Row) -> Row | None:
     if not at or second[0] != first[0] or first[at] % ALONE:
         return None
     size = first[9] if first[0] == Kind.BLAS else first[1]
-    next_one = list(first)
+    following = list(first)  # before the length there are: its address, the factor, x, a step, y, a step
     for place in (at - 4, at - 2):
-        next_one[place] += first[at] * size if first[place] else 0
-    next_one[at - 6], next_one[at] = second[at - 6], second[at]
+        following[place] += first[at] * size if first[place] else 0
+    following[at - 6], following[at] = second[at - 6], second[at]
     both = [*first[:at], first[at] + second[at], *first[at + 1 :]]
-    return both if next_one == second and uses_of(both)[0] else None
+    return both if following == second and uses_of(both)[0] else None
 
 
 def _add_row_relu(first: Row, second: Row) -> Row | None:

@@ -1,6 +1,7 @@
 """Calls as instructions of native code, which are carried out once."""
 
 import math
+import platform
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -17,6 +18,10 @@ from sknet.compile.native._rules import translated
 from sknet.compile.native._threads import Sharing
 
 KINDS = list(vars(Kind))
+FLUSHES = platform.machine() in (
+    "x86_64",
+    "AMD64",
+)  # processors that flush what is below the least normal number
 
 
 def calling(function: Callable[..., Any], *args: Any, **named: Any) -> Call:
@@ -35,6 +40,12 @@ def is_translated(one: Call) -> bool:
 def round_otherwise(patch: pytest.MonkeyPatch) -> None:
     """Let BLAS be one that rounds a sum of products in another way than native code."""
     patch.setattr(_fusion, "contracted_body", lambda size: None)
+
+
+def carry_out(program: np.ndarray, *, is_awake: bool = False, flushes: bool = False) -> bool:
+    """Carry out a table of instructions; tell whether all succeeded."""
+    turn = np.array([program.ctypes.data, len(program), 1, 0, int(is_awake), int(flushes)])
+    return needed().steps(turn.ctypes.data, 1) == 1
 
 
 class Instructions:
@@ -78,6 +89,5 @@ class Instructions:
         numbers below the least normal one may be flushed.
         """
         program = np.repeat(self._program, times, axis=0) if times > 1 else self._program
-        turn = np.array([program.ctypes.data, len(program), 1, 0, int(is_awake), int(flushes)])
         with Sharing() if has_threads else nullcontext():
-            return needed().steps(turn.ctypes.data, 1) == 1
+            return carry_out(program, is_awake=is_awake, flushes=flushes)

@@ -39,6 +39,7 @@ from sknet.compile.native._rules import translated
 from sknet.compile.numpy._emitters import fast_erfc
 from sknet.ops._codes import coded_matmul, decoded
 from sknet.preprocessing._native import NativeRows
+from tests.compile.executors.native.running import carry_out
 from tests.project import ROOT
 
 core = pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -81,9 +82,7 @@ def carried_out(kind, *fields):
     """Carry out one instruction; tell whether it succeeded."""
     tape = Tape()
     tape.add(kind, *[tape.address(x) if isinstance(x, np.ndarray) else x for x in fields])
-    program = tape.finished()
-    turn = np.array([program.ctypes.data, 1, 1, 0, 0, 0])
-    return needed().steps(turn.ctypes.data, 1) == 1
+    return carry_out(tape.finished())
 
 
 def values(n, dtype, seed=0, offset=1):
@@ -463,15 +462,14 @@ def rows_for(codes, blocks):
 
 
 def native_product(codes, given, blocks, transposed):
-    """Return the product by native code, and how many steps that was, 0 after an error."""
+    """Return the product by native code, and whether all instructions succeeded."""
     compiled = compile(lambda x, y: coded_matmul(x, y, blocks, transposed), (codes, given))
     tape = Tape()
     assert all(translated(tape, call) for call in compiled.calls())
     for slot, array in zip(compiled.slots, (codes, given), strict=True):
         slot[...] = array
     program = tape.finished()
-    turn = np.array([[program.ctypes.data, len(program), 1, 0, 0, 0]], np.int64)
-    done = core.steps(turn.ctypes.data, 1)
+    done = carry_out(program)
     return np.array(compiled.result), done
 
 
