@@ -141,7 +141,6 @@ def config_context(*, native: Native | None = None, lease: Lease | None = None) 
 
 
 def _given(**values: str | None) -> list[tuple[Setting, str]]:
-    """Return the settings that are not None, after all have been checked."""
     given = [(SETTINGS[name], value) for name, value in values.items() if value is not None]
     checked = [(setting, setting.checked(value, setting.name)) for setting, value in given]
     if values.get("native") == "always":

@@ -103,8 +103,6 @@ class Taking(NamedTuple):
 
 
 class Options:
-    """One of some values of a type."""
-
     def __init__(self, type: Any, options: frozenset[Any] | set[Any]) -> None:
         self.type, self.options = type, options
 

@@ -29,8 +29,6 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Number(NamedTuple):
-    """A number in a range, but no boolean."""
-
     type: Any
     least: float
     most: float
@@ -74,7 +72,6 @@ class Arrays:
         )
 
     def named(self, value: Any) -> Iterator[tuple[str, int]]:
-        """Yield the names of axes with their lengths in an array."""
         for name, n in zip(self.lengths, value.shape, strict=True):
             if isinstance(name, str):
                 yield name, n
@@ -99,8 +96,6 @@ class Texts(Arrays):
 
 
 class Buffers(Arrays):
-    """A buffer of a module; the arguments are as for `Arrays`."""
-
     holder = "Tensor"
 
 
@@ -297,8 +292,6 @@ def check_of(spec: Any) -> Any:
 
 
 class Fields(NamedTuple):
-    """The fields of a class."""
-
     holder: str
     checks: Mapping[str, Any]
     absent: frozenset[str]
@@ -370,7 +363,6 @@ def shown(value: Any) -> str:
 
 @cache
 def fields_of(cls: type, *, parameters: bool = False) -> Fields:
-    """Return the fields that a class declares."""
     declared: dict[str, Any] = {}
     absent: set[str] = set()
     if parameters:

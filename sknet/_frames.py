@@ -24,7 +24,6 @@ def is_frame(X: Any) -> bool:
 
 
 def names_of(frame: Any) -> list[Any]:
-    """Return the names of a frame's columns."""
     columns = frame.columns
     if hasattr(columns, "tolist"):  # takes a sixth of the time of an iteration
         columns = columns.tolist()

@@ -52,8 +52,6 @@ class Names(Mapping[str, Any]):
     def into(
         self, package: dict[str, Any], missing: Callable[[str], Any] | None = None
     ) -> Callable[[str], Any]:
-        """Return the `__getattr__` of a package with these names."""
-
         def load(name: str) -> Any:
             if name not in self._homes:
                 if missing is not None:
@@ -91,7 +89,6 @@ SPECIAL_FUNCTIONS = ("erf", "erfc", "expit", "logit", "xlogy")
 
 
 def special(name: str) -> Any:
-    """Return a ufunc of `scipy.special` by its name."""
     # Private, but the ufuncs themselves: with SCIPY_ARRAY_API=1 the public names are functions around them.
     return getattr(import_module("scipy.special._ufuncs"), name)
 
@@ -144,7 +141,6 @@ def version_of(package: str) -> str | None:
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs an extra of sknet."""
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 

@@ -106,7 +106,6 @@ class Cache:
         self._values: dict[Hashable, Any] = {}  # the first was used longest ago
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """Return the value of a key, or a default."""
         with self._lock:
             if key not in self._values:
                 return default
@@ -121,11 +120,9 @@ class Cache:
                 del self._values[next(iter(self._values))]
 
     def values(self) -> list[Any]:
-        """Return all values."""
         return list(self._values.values())
 
     def clear(self) -> None:
-        """Drop all values."""
         with self._lock:
             self._values.clear()
 
@@ -138,7 +135,6 @@ class Pool:
         self._objects: list[tuple[Hashable, Any]] = []  # the first was used longest ago
 
     def clear(self) -> None:
-        """Drop all objects."""
         self._objects = []
 
     def take(self, key: Hashable) -> Any:

@@ -265,7 +265,6 @@ def _is_dtype(parts: tuple[Any, ...]) -> bool:
 
 
 def _said(kind: Any) -> str:
-    """Return a type in words."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         if _is_dtype(parts):

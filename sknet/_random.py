@@ -77,7 +77,6 @@ GENERATORS: dict[str, Fields] = {
 
 
 def check_generator(state: Any, kind: Any = None) -> Any:
-    """Return the bit generator that a state is of, after checking the state."""
     name = state.get("bit_generator") if isinstance(state, dict) else None
     if not isinstance(name, str) or name not in GENERATORS or (kind is not None and name != kind.__name__):
         raise ValueError(f"{shown(name)} is no bit generator of a random state")

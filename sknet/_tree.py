@@ -46,7 +46,6 @@ def rebuild(tree: Tree, values: Iterator[Any]) -> Tree:
 
 
 def _gather(tree: Tree, found: list[Any]) -> None:
-    """Append the leaves of a tree to a list."""
     if isinstance(tree, dict):
         tree = tree.values()
     elif not isinstance(tree, (list, tuple)):

@@ -57,7 +57,6 @@ class Evaluation:
         return self.is_recording and bool(nodes) and newest_first(*nodes)[-1].order < start
 
     def scalar(self) -> Tensor:
-        """Return the value, which must be one tensor with one element."""
         value = self._value
         if isinstance(value, Tensor) and value.size == 1:
             return value
@@ -71,12 +70,10 @@ class Evaluation:
         return check_like(self._name, "the cotangents", given, self._value)
 
     def returned(self, *derivatives: Any) -> tuple[Any, ...]:
-        """Return the value, its derivatives, and the auxiliary result."""
         value = self._value if self.is_connected else _tree.map_leaves(Tensor.detach, self._value)
         return (value, *derivatives, self.rest()) if self._has_aux else (value, *derivatives)
 
     def rest(self) -> Any:
-        """Return the auxiliary result."""
         tensors = [x for x in _tree.leaves(self._rest) if isinstance(x, Tensor)]
         if self._reaches_before(tensors):
             return self._rest

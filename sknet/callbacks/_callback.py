@@ -354,7 +354,6 @@ class Callback(ParameterObject):
 
 
 def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
-    """Return callbacks as a list after checking each."""
     if callbacks is None:
         return []
     if isinstance(callbacks, Callback):
@@ -393,7 +392,6 @@ def _check_one(callback: Any, name: str, caller: str) -> None:
 
 
 def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = ()) -> list[Callback]:
-    """Return clones for one fit."""
     if not callbacks:
         return []
     from sklearn.base import clone  # of a fit, which has loaded it

@@ -27,8 +27,6 @@ EVERY = re.compile(r"(\d+(?:\.\d+)?) ?(epochs?|steps?|s|min|h)")
 
 
 class SavedFit(NamedTuple):
-    """A fit that was saved."""
-
     path: str
     state: dict[str, Any]
 

@@ -94,7 +94,6 @@ class EpochScoring(Callback):
         fit.announce(self.name_, higher_is_better=self._direction())
 
     def _instead(self, fit: FitView) -> str:
-        """Return what to do where there are no rows to score."""
         if self.on == "training" or fit.training is None:
             return "it needs the fit of an estimator"
         if "validation_loss" in fit.directions:
@@ -165,7 +164,6 @@ def naming_classes(classes: Any, scored: Any, rows: str, by: str = OF_EVERY_CLAS
 
 
 def _scorer(scoring: Any) -> Callable[..., float]:
-    """Return a function of an estimator, X and y."""
     if scoring is None:
         return _own_score
     from sklearn.metrics import get_scorer  # slow to import

@@ -28,7 +28,6 @@ def identifier(name: str) -> str:
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """Return a name, with underscores behind it if it is taken."""
     while name in taken:
         name += "_"
     return name
@@ -75,7 +74,6 @@ class Call(NamedTuple):
     named: Mapping[str, Any] = NOTHING_NAMED
 
     def run(self) -> Any:
-        """Make the call; its names must be bound."""
         return self.function(*self.args, **self.named)
 
     def on(self, values: Mapping[str, Any]) -> "Call":
@@ -141,7 +139,6 @@ def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
 def lines_of(
     items: Iterable[Call | Loop], comments: Mapping[int, str], values: Mapping[str, Any]
 ) -> list[str]:
-    """Return a program as lines of Python."""
     found = []
     for i, item in enumerate(items):
         if isinstance(item, Call):
@@ -244,7 +241,6 @@ class Writer:
         return self._in_block.get(x) or self.names[x]
 
     def scratch(self, equation: Equation, i: int = 0) -> Name:
-        """Return the name of a scratch array of an equation."""
         return Name(f"{self.names[equation.output]}_s{i}")
 
     def _scratch_names(self) -> Iterator[Name]:
@@ -346,7 +342,6 @@ class Writer:
         return known[0] if known[1] is function else self.partial(function, label)
 
     def partial(self, function: Any, label: str) -> Name:
-        """Return a new name for a function."""
         self._partials += 1
         return self._bind(function, f"{identifier(label)}_{self._partials}")
 
@@ -449,7 +444,6 @@ class Writer:
         return self._sparse[slot]
 
     def comment(self, first: int, text: str) -> None:
-        """Comment on the call with this number, if it exists."""
         if first < len(self.calls):
             self._comments[first] = " ".join(text.split())
 

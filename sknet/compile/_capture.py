@@ -34,8 +34,6 @@ HOST = backend("cpu")
 
 
 class _Traced(TracedArray):
-    """A traced array whose operations are recorded."""
-
     __slots__ = ("recorder", "variable")
 
     def __init__(self, recorder: "Recorder", variable: Variable) -> None:

@@ -61,8 +61,6 @@ HOST = Device("cpu")
 
 
 class Takes:
-    """Inputs of a function."""
-
     def __init__(self, args: Tree) -> None:
         found = named_leaves(args)
         self.names = [name for name, _ in found]
@@ -333,7 +331,6 @@ class Compiled:
     # -- slots --------------------------------------------------------------------------------
 
     def _usable_slots(self, given: Tree) -> list[Any]:
-        """Return the array that was given for each slot, or None."""
         by_path = dict(named_leaves(given))
         donors, blank = self.plan.donors, self.plan.blank
         inputs = iter(self.graph.inputs)

@@ -151,8 +151,6 @@ class OutputIndex(int):
 
 
 class Signature(NamedTuple):
-    """Signature of a captured function."""
-
     values: Arrays
     args: Tree
     names: tuple[str, ...]
@@ -167,7 +165,6 @@ class Pure(NamedTuple):
     call: Callable[..., Any]
 
     def argument(self, number: int) -> str:
-        """Return the name of an argument by its position."""
         free = number
         for parameter in self.parameters:
             if parameter.kind is Parameter.VAR_POSITIONAL:

@@ -63,7 +63,6 @@ class Buffer:
 
     @property
     def parent(self) -> "Buffer | None":
-        """The buffer that contains this one."""
         return self._parent
 
     @parent.setter

@@ -60,8 +60,6 @@ class Lengths(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The reciprocal of a length."""
-
     of: Length | Lengths
 
 
@@ -73,8 +71,6 @@ class Filled(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The constant 0, 1, 2, ..."""
-
     dtype: Annotated[np.dtype[Any], Dtypes("biuf")]
     shape: Annotated[tuple[Any, ...], Each(tuple, [COUNT, Length, Lengths])]
 
@@ -209,7 +205,6 @@ class Samples(NamedTuple):
 
 
 def plus(length: Any, more: int) -> Any:
-    """Return the sum of a length and a number."""
     if isinstance(length, Length):
         return _interned(length.per_row, length.more + more)
     if isinstance(length, Lengths):
@@ -241,8 +236,6 @@ _interned, _interned_lengths = cache(Length), cache(Lengths)
 
 
 class Input(NamedTuple):
-    """An input of a graph."""
-
     shape: tuple[Any, ...]
     dtype: np.dtype[Any]
     name: str
@@ -252,8 +245,6 @@ class Input(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An equation."""
-
     primitive: str
     operands: tuple[Any, ...]
     params: dict[str, Any]
@@ -320,7 +311,6 @@ class Rows:
         self.lines = lines
 
     def shape(self, variable: Variable) -> tuple[Any, ...]:
-        """Return the lengths of a variable's axes."""
         found: tuple[Any, ...] = self.shapes[self.positions[variable]]
         return found
 
@@ -375,7 +365,6 @@ class Free(NamedTuple):
         return [tuple(shape) for shape in found]
 
     def captured(self, captured: Callable[[Shapes], Graph], shapes: Shapes) -> Rows:
-        """Capture a function of inputs of some shapes."""
         return Rows.of_sizes(lambda *sizes: captured(self.shapes(shapes, sizes)), [ROWS, *self.samples])
 
     def tied(self, axes: Axes, shapes: Shapes, step: int) -> "Free":
@@ -503,7 +492,6 @@ class SymbolicGraph:
 
     @classmethod
     def of_rows(cls, captured: Callable[[int], Graph]) -> Self:
-        """Capture a function for several numbers of rows."""
         return cls.of_sizes(graph_of_any_rows(captured))
 
     @classmethod
@@ -564,7 +552,6 @@ class SymbolicGraph:
 
     @property
     def arguments(self) -> tuple[Input, ...]:
-        """The inputs that are arguments."""
         return self.inputs[self.n_values :]
 
     def sizes(self, arrays: Sequence[Any]) -> tuple[int, ...]:
@@ -613,7 +600,6 @@ class SymbolicGraph:
         return type(self)(*parts, self.others)
 
     def returning(self, n_outputs: int, result: Any) -> Self:
-        """Return a graph that returns the first of the outputs."""
         parts = (self.inputs, self.constants, self.lines, self.outputs[:n_outputs], self.args, result)
         return type(self)(*parts, self.others)
 

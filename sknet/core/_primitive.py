@@ -15,8 +15,6 @@ from sknet.exceptions import ShapeError
 
 
 class ParamKind(NamedTuple):
-    """A type of parameters."""
-
     said: str
     fits: Callable[[Any, int], bool]
 
@@ -26,8 +24,6 @@ def _is_integer(x: Any) -> bool:
 
 
 def tuple_of(kind: ParamKind) -> ParamKind:
-    """Return the kind of tuples whose items are of a kind."""
-
     def fits(value: Any, ndim: int) -> bool:
         return isinstance(value, tuple) and all(kind.fits(item, ndim) for item in value)
 
@@ -35,7 +31,6 @@ def tuple_of(kind: ParamKind) -> ParamKind:
 
 
 def one_of(*names: str) -> ParamKind:
-    """Return the kind of names from a list."""
     return ParamKind(f"one of {', '.join(map(repr, names))}", lambda x, _: type(x) is str and x in names)
 
 
@@ -263,8 +258,6 @@ ShapeAndDtype = tuple[Shape, np.dtype[Any]]
 
 
 class Forward(Protocol):
-    """Computes a result."""
-
     def __call__(self, xp: Namespace, /, *arrays: Any, **params: Any) -> Any:
         """Return an array, computed from `arrays` by the functions of `xp`."""
 
@@ -277,15 +270,11 @@ class ShapeRule(Protocol):
 
 
 class VjpRule(Protocol):
-    """Computes an operand's share of a gradient."""
-
     def __call__(self, g: Any, out: Any, /, *inputs: Any, **params: Any) -> Any:
         """Return the share in the gradient `g` of the result `out`, by differentiable operations."""
 
 
 class ViewRule(Protocol):
-    """Takes a view."""
-
     def __call__(self, xp: Namespace, /, *arrays: Any, **params: Any) -> Any:
         """Return a view of the only one of `arrays`, or None where it has to be copied."""
 

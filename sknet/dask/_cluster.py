@@ -57,7 +57,6 @@ def _is_in_task() -> bool:
 
 
 def waiting_client(client: "distributed.Client | None" = None) -> "distributed.Client":
-    """Return a client that waits for its workers."""
     try:
         client = distributed.get_client() if client is None else client
     except ValueError:
@@ -323,7 +322,6 @@ async def _do(fit: str, what: str, args: Sequence[Any], dask_worker: Any) -> Any
 
 
 async def _leave(fit: str, dask_worker: Any) -> None:
-    """Forget a fit."""
     key = fit, dask_worker.address
     with _registering:
         _left.append(key)

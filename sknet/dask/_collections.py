@@ -18,8 +18,6 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Partition(NamedTuple):
-    """Rows of one partition."""
-
     X: Any
     y: Any
     weight: Any
@@ -59,7 +57,6 @@ class Moments(NamedTuple):
 
 
 def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
-    """Return the rows of collections, partition by partition."""
     lengths = _lengths(X)
     number = sample_weight if sample_weight is not None and np.ndim(sample_weight) == 0 else None
     sample_weight = sample_weight if number is None else None
@@ -136,7 +133,6 @@ def blocks_of(collection: Any, name: str = "X") -> list[Any]:
 
 
 def facts_of(part: Partition, counts_labels: bool) -> Facts:
-    """Return what is known of a part."""
     X, y = part.X, part.y
     labels = counts = names = None
     label_kind = ""
@@ -199,7 +195,6 @@ def _fault_of_targets(y: Any, are_labels: bool) -> str:
 
 @contextmanager
 def naming_partition(number: int) -> Iterator[None]:
-    """Name the partition in errors of what is read from it."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -207,13 +202,11 @@ def naming_partition(number: int) -> Iterator[None]:
 
 
 def first_rows(part: Partition, most: int) -> tuple[Any, Any]:
-    """Return the first rows of inputs and targets."""
     rows = slice(0, most)
     return tuple(x.iloc[rows] if hasattr(x, "iloc") else x[rows] for x in (part.X, part.y))
 
 
 def moments_of(part: Partition, number: int, seed: int, fraction: float) -> Sequence[Moments]:
-    """Return the moments of the targets of a part."""
     y = np.asarray(part.y, np.float64)
     y = y.reshape(len(y), -1)
     weight = np.ones(len(y)) if part.weight is None else np.asarray(part.weight, np.float64)
@@ -247,7 +240,6 @@ class Order:
 
 
 def order_of(n_rows: int, n_batches: int, *, seed: int, epoch: int, partition: int, shuffle: bool) -> Order:
-    """Return the order of a partition's rows in an epoch."""
     draws = np.random.default_rng([seed, epoch, partition])
     # Without an offset of its own, many small partitions would all skip the same batches.
     offset = draws.random()
@@ -257,7 +249,6 @@ def order_of(n_rows: int, n_batches: int, *, seed: int, epoch: int, partition: i
 
 
 def held_out_rows(n_rows: int, fraction: float, *, seed: int, partition: int) -> Rows:
-    """Return the rows of a partition that are held out of the training."""
     draws = np.random.default_rng([seed, BEFORE, partition])
     # Rounded up or down at random, so that small partitions give their share on average.
     count = math.floor(n_rows * fraction + draws.random())

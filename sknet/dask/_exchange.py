@@ -217,5 +217,4 @@ async def _deliver(comm: Any, fit: str, to: int, sender: int, number: int, part:
 
 
 async def _ask(comm: Any, fit: str, to: int) -> bool:
-    """Return whether this worker is in the fit."""
     return (fit, to) in _open

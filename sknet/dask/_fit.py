@@ -140,7 +140,6 @@ def fit_collections(
     client: "distributed.Client | None" = None,
     exchange: MakeExchange = WorkerExchange,
 ) -> None:
-    """Fit an estimator on Dask collections."""
     _refuse(estimator, given, resume_from)
     client = waiting_client(client)
     parts = client.compute(partitions_of(given.X, given.y, given.sample_weight))
@@ -241,8 +240,6 @@ def _with_all_labels(X: Any, facts: Sequence[Facts]) -> tuple[Any, Any]:
 
 
 class WorkersTrainer(Trainer):
-    """Trains on the partitions that workers have."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -519,7 +516,6 @@ class WorkersSteps(RemoteSteps):
         return same and all(np.array_equal(buffers[name], x) for name, x in model.buffers.items())
 
     def _note(self) -> None:
-        """Note what the workers have."""
         model = self._model
         self._known = (
             model.memory.packed(),

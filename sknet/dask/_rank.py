@@ -46,8 +46,6 @@ class Plan:
 
 
 class Block(NamedTuple):
-    """Results of some batches."""
-
     losses: Any
     rows: Any
     learned: Any
@@ -64,8 +62,6 @@ class Scored(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of one partition."""
-
     number: int
     training: DataSet
     held_out: DataSet

@@ -441,7 +441,6 @@ class Backend(ABC):
     def _asking(
         self, device: Device, shape: tuple[int, ...], dtype: DTypeLike
     ) -> AbstractContextManager[None]:
-        """Return the context in which an array is made."""
         if len(self.memory_errors) == 1:  # the host's own error says all
             return nullcontext()
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
@@ -969,7 +968,6 @@ class _Lease:
 
     @property
     def is_held(self) -> bool:
-        """True if this process has it."""
         return self._file is not None
 
     def take(self, holder: object) -> bool:

@@ -440,7 +440,6 @@ class Products:
     def _by(
         self, chosen: Chosen, form: Form, parts: Sequence[str], at: Places, factor: float, kept: Any
     ) -> Callable[[], None]:
-        """Return a product by an algorithm."""
         (of_y, of_x, of_out), found = chosen
         scalar = KINDS[form.dtype].scalar
         if self._workspace is None or self._workspace.size < found.workspace:

@@ -79,13 +79,11 @@ def of_table_columns(estimator: Any, attributions: Any) -> tuple[Any, Any]:
 
 
 def found_callback(estimator: Any, kind: type[C]) -> C | None:
-    """Return the fitted callback of a class, or None."""
     network = network_of(estimator)
     return next((each for each in network.callbacks_ if isinstance(each, kind)), None)
 
 
 def check_image_shape(shape: Any, n_pixels: int) -> None:
-    """Raise a ValueError unless some pixels are those of images of a shape."""
     if len(shape) != 2 or min(shape) < 1 or n_pixels % math.prod(shape):
         raise ValueError(
             f"image_shape must be the height and the width of images of {n_pixels} pixels, got {shown(shape)}"

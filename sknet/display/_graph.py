@@ -44,7 +44,6 @@ class _Recorder:
         return len(self.nodes) - 1
 
     def made(self, number: int, tree: Any) -> None:
-        """Note what a node has made."""
         arrays = [x.data if isinstance(x, Tensor) else x for x in leaves(tree)]
         arrays = [x for x in arrays if hasattr(x, "shape")]
         for array in arrays:
@@ -54,7 +53,6 @@ class _Recorder:
             self.nodes[number].shape = _shape(arrays[0].shape)
 
     def taken(self, number: int, tree: Any) -> None:
-        """Note what a node takes."""
         for x in leaves(tree):
             source = self._made.get(id(x.data if isinstance(x, Tensor) else x))
             if source is not None and source != number and source not in self.nodes[number].sources:

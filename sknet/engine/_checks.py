@@ -20,7 +20,6 @@ from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
 
 def check_output(module: Module, output: Any) -> Any:
-    """Return the output of a module after checking that it is a tensor."""
     if isinstance(output, Tensor):
         return output
     name = type(module).__name__
@@ -85,7 +84,6 @@ def are_classes(loss: Loss, y: Any) -> bool:
 
 
 def n_outputs_of(output: Tensor) -> int:
-    """Return the number of a network's outputs for a target."""
     return int(output.shape[-1]) if output.ndim > 1 else 1
 
 
@@ -97,7 +95,6 @@ def check_classes_for(loss: Loss, module: Module, output: Tensor, y: Any) -> Non
 
 
 def check_classes(loss: Loss, module: Module, y: Any, count: int, name: str) -> None:
-    """Raise a ValueError if a target is not among the classes of so many outputs."""
     try:
         loss.check_target(y, name=name, n_outputs=count or None)
     except ValueError as error:

@@ -152,7 +152,6 @@ class Ring:
         return self._owner.zeros(shape, dtype, self._device)
 
     def send(self, table: np.ndarray) -> None:
-        """Send the numbers of the steps of a block."""
         self.table[: len(table)] = to_device(table.astype(self._numbers.dtype), self._device)
 
     def start(self, step: int, part: Part) -> None:
@@ -588,7 +587,6 @@ class DeviceSteps(Steps):
         outputs: Any,
         at_end: Callable[[], None] | None = None,
     ) -> np.ndarray:
-        """Issue steps on the order that is on the device, and return their reports."""
         known = self.model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]

@@ -168,7 +168,6 @@ class History(dict[str, list[float]]):
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
         names, *rows = self._shown() if self.n_epochs else [[]]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
@@ -211,11 +210,9 @@ class Source:
         return None
 
     def training(self) -> Rows | None:
-        """Return the training rows as the user gave them, or None."""
         return None
 
     def validation(self) -> Rows | None:
-        """Return the validation rows as the user gave them, or None."""
         return None
 
 
@@ -270,7 +267,6 @@ class Fit:
         return self.source.estimator(self.epoch)
 
     def rows(self, which: str) -> Rows | None:
-        """Return the training or validation rows, as given."""
         found: Rows | None = getattr(self.source, which)()
         return found
 
@@ -279,7 +275,6 @@ class Fit:
         self.state = _has_ended
 
     def close_epoch(self, values: Mapping[str, float]) -> None:
-        """Record the numbers of a finished epoch."""
         self.history.append(**values)
         self.record = Record(values, self.history)
 
@@ -513,7 +508,6 @@ def _frozen(model: ModelLike) -> Tree:
 
 
 def _of_networks(model: ModelLike, saved: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences between a model's network and a saved one."""
     here = {"parameters": {**model.parameters, **_frozen(model)}, "buffers": model.buffers}
     there = {"parameters": {**saved["parameters"], **saved["frozen"]}, "buffers": saved["buffers"]}
     then = {name: (kind, array) for kind in KINDS for name, array in there[kind].items()}

@@ -55,7 +55,6 @@ class Options(NamedTuple):
 
     @property
     def validation(self) -> Rows | None:
-        """The held-out rows, if there are any."""
         X, y, weight = self.held_out
         if X is None and (y is not None or weight is not None):
             raise TypeError("X_val is missing: pass the inputs that y_val and sample_weight_val belong to")
@@ -136,7 +135,6 @@ def fit_rows(
     options: Options,
     resume_from: Any = None,
 ) -> History:
-    """Train a model on rows, in place."""
     check_count(epochs, "epochs", options.caller)
     shuffle = bool(shuffle)
     prepared = Prepared(model, options, rows, resume_from)
@@ -227,7 +225,6 @@ def checked_rows(
 
 
 def _among(array: Any, chosen: Any) -> Any:
-    """Return the chosen rows of an array; all if that is None."""
     return array if array is None or chosen is None else take_rows(array, chosen)
 
 
@@ -273,7 +270,6 @@ def _batch_size(size: Any, caller: str) -> int:
 
 
 def check_count(value: Any, name: str, caller: str) -> int:
-    """Return a count after checking that it is a positive integer."""
     if not is_whole(value):
         more = " or 'auto'" if name == "batch_size" else ""
         raise ValueError(

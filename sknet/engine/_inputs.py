@@ -28,7 +28,6 @@ def arguments(X: Any) -> Any:
 
 
 def first_input(X: Any) -> Any:
-    """Return the one input, or the first of several."""
     if isinstance(X, dict) and not X:
         raise ValueError("X is an empty dict: expected inputs by the names of arguments")
     return next(iter(X.values())) if isinstance(X, dict) else X
@@ -157,7 +156,6 @@ def gather_by_threads(array: Any, chosen: Any, out: np.ndarray) -> None:
 
 
 def _part(chosen: Any, start: int, end: int) -> Any:
-    """Return the rows from `start` to `end` of those that are chosen."""
     return slice(chosen.start + start, chosen.start + end) if isinstance(chosen, slice) else chosen[start:end]
 
 
@@ -166,8 +164,6 @@ FORM = Either(np.ndarray, Named("MetaArray", "SparseForm"))
 
 
 class Batch(NamedTuple):
-    """A batch of rows."""
-
     X: Annotated[Any, Either(FORM, Items(str, FORM))]
     y: Annotated[Any, FORM]
     weight: Annotated[Any, Either(FORM, None)]

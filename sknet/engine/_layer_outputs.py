@@ -122,7 +122,6 @@ def layer_rows(model: ModelLike, X: Any, layer: int | str) -> Any:
 
 
 def model_layer(model: ModelLike, X: Any, layer: int | str) -> Layer:
-    """Return a layer of a model, with its name."""
     return find_layer(layer, model.module, model.memory, X, model.dtype, on_one_row(model, X))
 
 

@@ -40,7 +40,6 @@ def minimize(
 def _minimized(
     fit: Fit, batches: Batches, tol: float, verbose: bool | int, callbacks: Sequence[Callback]
 ) -> tuple[int, float]:
-    """Do what `minimize` does for a fit."""
     model = fit.model
     with active(model.device, model.precision):
         X, y, weight = batches.take(slice(None))

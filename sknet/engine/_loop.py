@@ -62,7 +62,6 @@ class Sums:
         return self._outputs if self.score.reads_outputs else None
 
     def add(self, block: Block) -> None:
-        """Add the results of some batches."""
         self._count(*block)
         if self.score.reads_outputs:
             self._outputs.add(block.n_rows)
@@ -244,12 +243,10 @@ class Kept:
         return self._validation is not None or self._has_states
 
     def __len__(self) -> int:
-        """Return the number of epochs."""
         return max(len(self._passes), len(self._states))
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes that are kept of an epoch."""
         states = sum(array.nbytes for array in self._arrays()) if self._has_states else 0
         return states + (0 if self._validation is None else self._validation.nbytes or 0)
 
@@ -335,7 +332,6 @@ class Epochs(ABC):
         """Return the description of a batch for messages."""
 
     def end(self, number: int) -> None:
-        """End an epoch, which had `number` batches."""
         self.sums.flush()
 
     # -- saving ---------------------------------------------------------------------------------
@@ -354,8 +350,6 @@ class Epochs(ABC):
 
 
 class Loop:
-    """The epochs of a fit, one after the other."""
-
     def __init__(
         self,
         fit: Fit,
@@ -508,7 +502,6 @@ class Loop:
         return self._epochs.steps_name
 
     def state(self) -> dict[str, Any]:
-        """Return the loop's position, as immutable values."""
         fit, epochs = self._fit, self._epochs
         inside = None if self._number is None else {"batch": self._number, **epochs.sums.state()}
         return {
@@ -580,8 +573,6 @@ def _outcome(loop: Loop, fit: Fit, hooks: Hooks) -> Outcome:
 
 
 class Several(NamedTuple):
-    """Results of several epochs."""
-
     batches: Batches
     orders: np.ndarray
     n_whole: int
@@ -614,8 +605,6 @@ class Several(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The user's settings of the loop."""
-
     max_iter: int = 200
     shuffle: bool = True
     check_finite: bool = True
@@ -656,7 +645,6 @@ class RowEpochs(Epochs):
         self.held.begin(*self._steps.threads_needed)
 
     def choose_steps(self, n_iter: int) -> None:
-        """Create the steps for all epochs after the first `n_iter`."""
         settings, model, batches = self._settings, self.fit.model, self._batches
         left = (settings.max_iter - n_iter) * batches.n_batches
         check, is_part = settings.check_finite, settings.is_part
@@ -916,5 +904,4 @@ MOST_OF_A_PART = 1 << 20  # bytes of rows: larger parts take longer than what is
 
 
 def train(*given: Any, **options: Any) -> Outcome:
-    """Train as a `Course` says."""
     return Course(*given, **options).run()[0]

@@ -277,7 +277,6 @@ def in_group_of(name: str, function: Callable[..., Result], *args: Any, **kwargs
 
 
 def _run(packet: bytes, which: tuple[int, int], config: Any, *shared: Any) -> bytes:
-    """Run a fit; return a packet with what it returns."""
     number, count = which
     with note_which(number, count), config_context(**config):
         return _packet(_opened(packet, shared)(), shared, f"the result of fit {number} of {count}")

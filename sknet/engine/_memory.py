@@ -61,7 +61,6 @@ class Layout:
         self.size = start
 
     def views(self, flat: Any) -> dict[str, Any]:
-        """Return views of `flat` for every parameter, in its shape."""
         return {name: _shaped(flat[part], self.shapes[name]) for name, part in self.slices.items()}
 
     def fill(self, flat: Any, values: Mapping[str, Any]) -> None:
@@ -297,7 +296,6 @@ class Epoch(NamedTuple):
     rows: int = 0
 
     def seen(self, n_rows: int) -> "Epoch":
-        """Return the epoch after a step on `n_rows` rows."""
         return Epoch(self.began, self.rows + n_rows)
 
     def check_length(self, progress: Progress, n_steps: int | None) -> None:
@@ -357,7 +355,6 @@ def given(self: "Memory") -> tuple[Any, Slots]:
 
 
 def copied_slots(self: "Memory") -> Slots:
-    """Return a copy of the optimizer's state."""
     return {name: array.copy() for name, array in self.slots.items()}
 
 
@@ -632,11 +629,9 @@ class Memory:
 
     @property
     def slot_names(self) -> tuple[str, ...]:
-        """Names of the optimizer's slots."""
         return tuple(self.slots)
 
     def zeros(self) -> Any:
-        """Return a flat buffer of zeros."""
         return self._zeros(self.layout)
 
     def _zeros(self, layout: Layout) -> Any:
@@ -659,12 +654,10 @@ class Memory:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Every trained parameter by name."""
         return MappingProxyType({name: p.data for name, p in self.leaves.items()})
 
     @property
     def buffers(self) -> Mapping[str, Any]:
-        """Every buffer by name."""
         return MappingProxyType(self._buffer_arrays())
 
     def _buffer_arrays(self) -> dict[str, Any]:
@@ -772,7 +765,6 @@ class Memory:
         note_write(target)
 
     def writable(self, parameter: Parameter) -> Any:
-        """Return the array of a parameter, for writing."""
         if self.is_spent:
             self.refuse_spent()
         with active(self.device):

@@ -69,7 +69,6 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
 
 
 def _progress(numbers: Any) -> Progress:
-    """Return the progress of a model after checking it."""
     found = Progress(*_counts(numbers))
     *counts, total, counts_epochs = found
     if None in counts or bool in {*map(type, [*counts, total])} or not isinstance(counts_epochs, bool):

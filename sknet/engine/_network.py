@@ -84,7 +84,6 @@ class Fixed:
 
     @staticmethod
     def holds() -> bool:
-        """Return True."""
         return True
 
 

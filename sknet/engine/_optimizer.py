@@ -25,8 +25,6 @@ from sknet.optim.schedules import Progress
 
 
 class Mean(NamedTuple):
-    """A mean over rows."""
-
     value: Tensor
     weight: Any
     divisor: Any
@@ -102,7 +100,6 @@ class Strength:
         return bool(self._alpha)
 
     def over(self, total: Any) -> Any:
-        """Return the strength for a total weight."""
         if self._slot is None:
             return 0.5 * self._alpha / total
         if isinstance(total, Tensor):
@@ -153,7 +150,6 @@ def as_operand(model: Placed, x: Any, name: str | None = None) -> Any:
 
 
 def as_operands(model: Placed, X: Any, are_checked: bool = False) -> Any:
-    """Return the one input, or each of several, as `as_operand` does."""
     if isinstance(X, dict):
         return {name: as_operand(model, x, str(name) if are_checked else None) for name, x in X.items()}
     return as_operand(model, X, "X" if are_checked else None)
@@ -269,7 +265,6 @@ def apply_update(
     slots: Mapping[str, Any],
     delta: Any = None,
 ) -> None:
-    """Make one update of an optimizer over flat buffers."""
     hyper = optimizer.hyper(progress.step + 1, progress)
     kept = [slots[name] for name in optimizer.slots]
     changes = _of_chunks if optimizer.elementwise else _of_parameters
@@ -330,8 +325,6 @@ def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[st
 
 
 class UpdateOutputs(NamedTuple):
-    """The outputs of an update."""
-
     flat: Any
     slots: Mapping[str, Any]
     delta: Any = None
@@ -418,7 +411,6 @@ def advance(model: ModelLike, buffers: Mapping[str, Any], n_steps: int = 1) -> N
 
 
 def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) -> None:
-    """Raise for a loss or gradient that is not finite."""
     # The fast check can overflow for a finite gradient, so a failure is checked again.
     flat = gradient.flat
     if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):
@@ -473,15 +465,12 @@ def follow_schedules(model: ModelLike) -> bool:
 
 
 class Hyper(NamedTuple):
-    """A model's hyperparameters."""
-
     optimizer: BaseOptimizer
     loss: Loss
     alpha: float
 
 
 def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float) -> Hyper:
-    """Return the hyperparameters that a user has given, after checking them."""
     found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
         raise ValueError(

@@ -49,8 +49,6 @@ from sknet.optim.schedules import Progress
 
 
 class GradientInputs(NamedTuple):
-    """The inputs of a gradient: arrays, or the slots for them."""
-
     flat: Any
     gradient: Any
     untrained: Mapping[str, Any]
@@ -66,8 +64,6 @@ class GradientInputs(NamedTuple):
 
 
 class GradientOutputs(NamedTuple):
-    """The outputs of a gradient."""
-
     gradient: Any
     changed: Mapping[str, Any]
     output: Any

@@ -159,7 +159,6 @@ class Steps(ABC):
 
     @property
     def name(self) -> str:
-        """The kind of steps."""
         return type(self).__name__
 
     @property
@@ -528,7 +527,6 @@ class NativeSteps(CompiledSteps):
         return run
 
     def _losses_of(self, terms: np.ndarray) -> Any:
-        """Return the losses of steps whose losses and penalties are given."""
         losses: Any = terms[:, 0].astype(np.float64)
         return per_output(self.model, losses, self._output) + terms[:, 1]
 

@@ -144,11 +144,9 @@ class _Fits(Generic[Result]):
 
     @property
     def is_done(self) -> bool:
-        """True if all fits have results."""
         return len(self._found) == len(self._fits)
 
     def results(self) -> list[Result]:
-        """Return all results, or raise the first error."""
         if self.error is not None:
             raise self.error
         if not self.is_done:  # a group around this one was cancelled

@@ -235,7 +235,6 @@ def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
 
 
 def _weights(weight: Any, n_rows: int, who: str) -> Any:
-    """Return weights on the host, one for each row."""
     weight = None if weight is None else to_host(weight)
     if weight is not None and weight.shape != (n_rows,):
         raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one per row: {(n_rows,)}")
@@ -248,7 +247,6 @@ def row_weights(weight: Any) -> Any:
 
 
 def _class_numbers(target: Any, n_classes: int) -> Any:
-    """Return class numbers after checking that they are in range."""
     if not are_indices(target, n_classes):
         wrong = target[(target < 0) | (target >= n_classes)][0]
         raise ValueError(f"Accuracy got the class number {wrong}: expected 0 to {n_classes - 1}")
@@ -524,7 +522,6 @@ def _metric(
 
 
 def takes_weight(function: Callable[..., Any]) -> bool:
-    """Tell whether a function has a parameter `sample_weight`."""
     try:
         return "sample_weight" in signature(function).parameters
     except (TypeError, ValueError):  # some functions written in C have no signature

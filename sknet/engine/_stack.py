@@ -192,7 +192,6 @@ def _laid(arrays: Sequence[Any], dtype: Any, device: Device) -> Any:
 
 
 def _on_device(x: Any, dtype: Any, device: Device) -> Any:
-    """Return an array on the device, in a dtype and in C order."""
     x = x if x.dtype == dtype else x.astype(dtype)
     x = x if device_of(x) == device else to_device(x, device)
     return x if backend(device.kind).is_plain(x) else x.copy()
@@ -271,7 +270,6 @@ class MemberSteps(Steps):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers of rows that a batch may have."""
         return tuple(n_rows for _, n_rows, _ in self.batches.alike)
 
     def captured(self, n_rows: int) -> LiftedGraph:

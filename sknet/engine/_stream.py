@@ -134,7 +134,6 @@ class Feed:
         self.n_steps = self._planned(n_steps)
 
     def _planned(self, n_steps: int | None) -> int | None:
-        """Return the total number of steps; None if unknown."""
         size = self._per_epoch or self._n_batches
         known = None if self._epochs is None or size is None else self._epochs * size
         if self._once and n_steps is None and self._per_epoch is not None:
@@ -200,8 +199,6 @@ class Feed:
 
 
 class StreamEpochs(Epochs):
-    """Epochs over a stream of batches."""
-
     def __init__(self, fit: Fit, feed: Feed, settings: Settings) -> None:
         super().__init__(fit, Sums(None, self._targets))
         self._feed = feed
@@ -281,7 +278,6 @@ class StreamEpochs(Epochs):
 
 
 def _digests(batch: Any) -> Any:
-    """Return digests that identify a batch; None before the first."""
     return digested(None if batch is None else dict(zip(("X", "y", "sample_weight"), batch, strict=True)))
 
 
@@ -311,7 +307,6 @@ def fit_batches(
     options: Options,
     resume_from: Any = None,
 ) -> History:
-    """Train a model on batches, in place."""
     feed = Feed(batches, epochs, n_steps, steps_per_epoch, options.caller)
     prepared = Prepared(model, options, resume_from=resume_from)
     model.optimizer.in_steps()

@@ -161,7 +161,6 @@ class Members(nn.Parallel):
     """The networks of an ensemble: their outputs are side by side."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs of all members for the same inputs."""
         outputs = [as_tensor(member(*args, **kwargs)) for member in self._children.values()]
         return ops.concat(outputs, axis=-1)
 
@@ -235,7 +234,6 @@ class HeadOutputs(nn.Module):
         return ops.concat([self._of_head(found[head], head, name) for head in widths], axis=-1)
 
     def _columns(self, returned: Any, name: str) -> Any:
-        """Return an array that has the columns of all heads."""
         x, total = as_tensor(returned), sum(self.widths.values())
         x = ops.reshape(x, (-1, 1)) if x.ndim == 1 else x
         if x.ndim != 2 or x.shape[1] != total:
@@ -261,8 +259,6 @@ class HeadOutputs(nn.Module):
 
 
 class WithHeads(Architecture):
-    """Architecture of a network with several heads."""
-
     _stored_fields = {"network": Named("Architecture")}
 
     def __init__(self, network: Architecture) -> None:
@@ -309,7 +305,6 @@ def architecture_of(module: Any, caller: str) -> Architecture:
 
 
 def named_network(name: str, caller: str) -> nn.ModuleFactory:
-    """Return the factory of a network that is given by its name."""
     if name not in nn.NETWORKS:
         invalid(
             f"The 'module' parameter of {caller} must be a class of modules, a module, or a str among "

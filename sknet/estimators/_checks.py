@@ -359,7 +359,6 @@ def check_weights(
 
 
 def weighted_targets(estimator: Any, y: Any) -> Any:
-    """Return targets if each of them may have a weight, and be missing; else None."""
     return y if estimator._targets_may_be_missing else None
 
 

@@ -101,7 +101,6 @@ def _of_seen_labels(class_weight: Any, y: Any, like: Any) -> Any:
 
 
 def _check_class_weight(class_weight: Any) -> None:
-    """Check the weights in a dict, or in a list of dicts."""
     for part in class_weight if isinstance(class_weight, list) else [class_weight]:
         if isinstance(class_weight, list) and not isinstance(part, dict):
             raise ValueError(
@@ -115,8 +114,6 @@ def _check_class_weight(class_weight: Any) -> None:
 
 
 class BaseClassifier(ClassifierMixin, BaseNet):
-    """Abstract base of the classifiers."""
-
     _numeric_targets = False
     _holds_out_every_class: bool = True
 
@@ -168,7 +165,6 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             )
 
     def _check_classes(self, classes: Any) -> None:
-        """Check the argument of partial_fit against the classes of the fit."""
         if not self.__sklearn_is_fitted__():
             if classes is None:
                 raise ValueError(
@@ -247,7 +243,6 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
-        """Predict probabilities."""
         return self._answered(X, "probabilities")
 
     @available_if(gives_probabilities)
@@ -348,7 +343,6 @@ def _are_of_one_kind(classes: Any) -> bool:
 
 
 def _has_columns(classes: Any) -> bool:
-    """Tell whether classes are given for each of several columns."""
     return isinstance(classes, (list, tuple)) and any(np.ndim(of_column) for of_column in classes)
 
 

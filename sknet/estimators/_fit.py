@@ -110,7 +110,6 @@ def recipe_of(estimator: Any) -> Recipe:
 
 
 def parameters_of(estimator: Any) -> tuple[Any, ...]:
-    """Return the values of all parameters."""
     kind: Any = type(estimator)
     return _reader(kind)(estimator)
 
@@ -135,7 +134,6 @@ def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _twin(recipe: Recipe) -> Recipe:
-    """Return a recipe with a loss and an optimizer of its own."""
     return recipe._replace(loss=_copied(recipe.loss), optimizer=_copied(recipe.optimizer))
 
 
@@ -187,8 +185,6 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
 
 
 class FitArguments(NamedTuple):
-    """The arguments of `fit`, as they came in."""
-
     X: Any
     y: Any
     sample_weight: Any = None
@@ -201,12 +197,10 @@ class FitArguments(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """X, y and their weights."""
         return Rows(self.X, self.y, self.sample_weight)
 
     @property
     def validation_rows(self) -> Rows:
-        """X_val, y_val and their weights."""
         return Rows(self.X_val, self.y_val, self.sample_weight_val)
 
 
@@ -225,11 +219,9 @@ class DataSet(NamedTuple):
 
     @property
     def n_samples(self) -> int:
-        """Number of rows that count."""
         return len(self.y) if self.rows is None else len(self.rows)
 
     def batches(self, model: Model, size: int) -> Batches:
-        """Return the rows in batches of this `size`, ready for a model."""
         loss: Any = model.loss_function
         y = self.y if self.offset is None else loss.joined(self.y, self.offset)
         return Batches(self.X, y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
@@ -369,7 +361,6 @@ class Training(NamedTuple):
 
     @property
     def request(self) -> Request:
-        """The call that it is for."""
         return self.network.request
 
     @property

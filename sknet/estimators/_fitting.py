@@ -615,14 +615,12 @@ except ImportError:
         """Stand-in for scikit-learn's class, without callbacks."""
 
         def set_callbacks(self, *callbacks: Any) -> Any:
-            """Say that there are none."""
             raise TypeError(
                 "scikit-learn has callbacks from version 1.9 on, and this one is older: use "
                 "callbacks=[...] with those of sknet.callbacks"
             )
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method as it is."""
         return method
 
 

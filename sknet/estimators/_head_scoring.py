@@ -69,7 +69,6 @@ class PartScorer:
         return getattr(self._scorer.call, name)
 
     def _of(self, view: Any, X: Any, y: Any, weight: Any) -> Any:
-        """Return the score of a part."""
         y = np.array(y.tolist()) if y.dtype == object else y
         return self._scorer.score(view, X, y, weight)
 
@@ -115,12 +114,10 @@ class HeadView(BaseEstimator):
         return columns_of(found, self.head)
 
     def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of the head's classes."""
         return self.estimator.predict_proba(X)[self.head]
 
     @property
     def classes_(self) -> Any:
-        """The head's classes."""
         found = getattr(self.estimator, "classes_", {})
         if self.head not in found:
             raise AttributeError(f"the head {self.head!r} has no classes")
@@ -238,17 +235,14 @@ class TargetView(BaseEstimator):
         self.known = known  # predictions of that X, by the name of a method
 
     def predict(self, X: Any) -> Any:
-        """Return predictions of the target."""
         return self._of_column("predict", X)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of the target's classes."""
         return self._of_column("predict_proba", X)
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """Return decisions about the target's classes."""
         return self._of_column("decision_function", X)
 
     def _of_column(self, name: str, X: Any) -> Any:

@@ -60,7 +60,6 @@ def as_heads(
 
 
 def in_order(columns: list[Any], head: str, of_fit: Mapping[str, str] | None) -> list[Any]:
-    """Return the columns of a head as the fit had them; one may have the head's name."""
     known = [column for column, name in (of_fit or {}).items() if name == head]
     if len(known) < 2 or columns == [head]:
         return columns
@@ -237,7 +236,6 @@ class HeadTargets(RealTargets):
         return table[:, 0] if table.shape[1] == 1 else table
 
     def part(self, table: Any, name: str) -> Any:
-        """Return the columns of a head."""
         return slices(table.reshape(len(table), -1), self.columns)[name]
 
     def strata(self, table: Any) -> Any:
@@ -318,7 +316,6 @@ class HeadTargets(RealTargets):
         return Heads(losses, loss.weights, self.outputs, self.columns, self.numbered)
 
     def weights(self, weight: Any) -> dict[str, Any]:
-        """Return weights of rows or of targets for each head."""
         if weight is None or weight.ndim == 1:
             return dict.fromkeys(self.heads, weight)
         found = slices(weight, self.columns)
@@ -342,7 +339,6 @@ class HeadTargets(RealTargets):
 
     @staticmethod
     def own_score(loss: Any, name: str) -> Any:
-        """Return the score of a head whose loss has one of its own, or None."""
         return getattr(_of_one(loss).heads[name], "score", None)
 
     @staticmethod
@@ -471,7 +467,6 @@ class _Rows(NamedTuple):
 
 @contextmanager
 def naming_head(name: str) -> Iterator[None]:
-    """Raise errors of the targets of a head with its name."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -19,7 +19,6 @@ FLAT = 1e-9  # differences of log losses below which they are equal
 
 
 def gives_probabilities(classifier: Any) -> bool:
-    """Return whether a classifier predicts probabilities; for ``available_if``."""
     loss = classifier._loss
     if loss is not None and not loss.has_probabilities:
         raise AttributeError(
@@ -30,17 +29,14 @@ def gives_probabilities(classifier: Any) -> bool:
 
 
 def gives_deviations(regressor: Any) -> bool:
-    """Return whether a regressor predicts standard deviations; for ``available_if``."""
     return _learns(regressor, "predict_std", "standard deviations", "loss='gaussian_nll'")
 
 
 def gives_quantiles(regressor: Any) -> bool:
-    """Return whether a regressor predicts quantiles; for ``available_if``."""
     return _learns(regressor, "predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
 
 
 def gives_intervals(regressor: Any) -> bool:
-    """Return whether a regressor predicts intervals; for ``available_if``."""
     if _is_conformal(regressor):
         return True
     advice = "loss=Quantile([0.1, 0.5, 0.9]), loss='gaussian_nll' or calibrate='conformal', and fit"
@@ -76,7 +72,6 @@ def _learns(regressor: Any, method: str, what: str, advice: str, *, where: bool 
 
 
 def check_deviations(loss: Any) -> None:
-    """Raise a ValueError unless a loss learns standard deviations."""
     if not hasattr(loss, "predict_std"):
         while hasattr(loss, "loss"):  # of standardized targets, or with an offset
             loss = loss.loss

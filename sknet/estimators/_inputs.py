@@ -149,7 +149,6 @@ class Sequences:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of X."""
         return tuple(np.shape(first_input(self.X)))
 
 
@@ -162,7 +161,6 @@ class RowsWithOffset:
 
 
 def with_offset(X: Any, offset: Any) -> Any:
-    """Return X with an offset of the outputs, if there is one."""
     return X if offset is None else RowsWithOffset(X, offset)
 
 
@@ -266,8 +264,6 @@ def read_inputs(
     reset: bool,
     allows_nan: bool = False,
 ) -> Any:
-    """Return checked inputs, integers as they are."""
-
     def allowed() -> bool:
         return allows_nan or may_be_missing(estimator, reset)
 
@@ -500,7 +496,6 @@ class Inputs:
 
     @property
     def is_table(self) -> bool:
-        """True if they are a table of real numbers."""
         return isinstance(self.shapes, tuple) and len(self.shapes) == 1 and not self.integers
 
     @property
@@ -683,7 +678,6 @@ class Encoded:
 
     @property
     def example(self) -> np.ndarray:
-        """An encoded row of zeros."""
         return np.zeros((1, self.encoder.n_features_out_))
 
     def frozen(self) -> "Encoded":

@@ -39,7 +39,6 @@ from sknet.nn import run
 
 
 def feature_names(owner: Any, shape: tuple[int, ...], layer: Any) -> Any:
-    """Return names for the columns of a layer's output."""
     if len(shape) != 1:
         raise ValueError(
             "feature names are for outputs of shape (n_samples, n_features), and the output of layer "
@@ -120,7 +119,6 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return feature_names(self, self._layer_shape(layer), layer)
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
-        """Return the shape of a layer's output for one row."""
         return model_layer(self.model_, self._example(), layer).shape
 
     def _example(self) -> Any:
@@ -543,7 +541,6 @@ def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
 def numbered(
     estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None, by: Pass = run
 ) -> Chosen:
-    """Return the outputs that numbers mean."""
     name, range_ = type(estimator).__name__, f"target=0 to target={n_outputs - 1}"
     if target is None and n_outputs > 1:
         raise ValueError(f"this {name} has {n_outputs} outputs: say which one is meant, {range_}")

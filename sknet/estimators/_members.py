@@ -88,7 +88,6 @@ def _refuse(estimator: Any, given: FitArguments, callbacks: Any, resume_from: An
 
 
 def _member(estimator: Any, seed: int, counts: Any, inputs: SharedInputs) -> Any:
-    """Return a member before its fit."""
     member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
     vars(member).pop("_skl_callbacks", None)  # those of scikit-learn see a single fit, without its epochs
     attach_fit_extras(member, Callback(), counts=counts, inputs=inputs)  # so that it does not warn on its own

@@ -483,7 +483,6 @@ def _check_known(parameter: str, given: Any, heads: Mapping[str, Any], caller: s
 
 
 def _weights_of(given: Any, losses: Mapping[str, Loss], caller: str) -> dict[str, float]:
-    """Return the weight of each head's loss."""
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise InvalidParameterError(
@@ -528,7 +527,6 @@ def _accuracy(y: Any, predicted: Any, weight: Any) -> float:
 
 
 def _r2(y: Any, predicted: Any, weight: Any) -> float:
-    """Return R2 of the targets that are there."""
     from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
     seen = ~gaps_in(y)

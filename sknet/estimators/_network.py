@@ -271,7 +271,6 @@ def weights_of(request: Request, X: Any, labels: Any, weight: Any, like: Any = N
 
 
 def encode_targets(request: Request, rows: DataSet) -> tuple[DataSet, Loss]:
-    """Return rows with targets and weights as the loss reads them, and that loss."""
     estimator, recipe = request.estimator, request.recipe
     targets = estimator._targets
     y = targets.encode(filled(rows.labels))
@@ -341,7 +340,6 @@ def check_outputs(
 
 
 def check_patterns(frozen: Any, caller: str) -> tuple[str, ...]:
-    """Return the patterns of the parameter `frozen` of an estimator."""
     if frozen is None:
         return ()
     patterns = [frozen] if isinstance(frozen, str) else frozen

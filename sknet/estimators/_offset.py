@@ -20,7 +20,6 @@ from sknet.losses._wrappers import Heads, Standardized, WithOffset, has_offset
 
 
 def check_offset(offset: Any, n_rows: int, n_outputs: int, name: str = "offset") -> Any:
-    """Return an offset as an array of shape (n_rows, n_outputs)."""
     try:
         found = np.asarray(on_host(offset), np.float64)
         got = f"shape {found.shape}"

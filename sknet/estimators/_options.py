@@ -46,7 +46,6 @@ ENCODERS: dict[str, Any] = {"table": _table_encoder}
 
 
 def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
-    """Return the encoder that a parameter `encoder` asks for."""
     if encoder is None:
         return None
     from sknet.preprocessing import TableEncoder
@@ -136,7 +135,6 @@ def _optimizer(estimator: Any, name: str) -> BaseOptimizer:
 
 
 def check_dtype(dtype: Any, caller: str) -> str:
-    """Return the name of a precision, which may be given as a dtype."""
     names = ("auto", *PRECISIONS)
     try:
         name = dtype if isinstance(dtype, str) or dtype is None else np.dtype(dtype).name
@@ -428,7 +426,6 @@ class NamedOptions(BaseNet):
         return _recipe(self)
 
     def _checked_loss(self) -> Loss:
-        """Return the loss that the parameter asks for."""
         return check_loss_of_logits(self.loss, type(self).__name__)
 
     def _is_full_batch(self) -> bool:
@@ -460,7 +457,6 @@ class Decisions(BaseClassifier):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict probabilities."""
         return self._answered(with_offset(X, offset), "probabilities")
 
     @available_if(gives_probabilities)

@@ -180,8 +180,6 @@ class Prepares(Protocol):
 
 
 class Method(NamedTuple):
-    """A function of the file."""
-
     name: str
     doc: str
     head: Head | None
@@ -345,7 +343,6 @@ class _Network:
             self.inputs["codes"] = {"codes": np.zeros((1, *frozen._layer_shape(frozen._code)))}
 
     def shapes(self, source: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the inputs, or of codes."""
         return {name: x.shape for name, x in self.inputs[source].items()}
 
     def captured(self, source: str, by: Pass) -> Callable[[Shapes], Graph]:
@@ -632,7 +629,6 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
 
 
 def _written(frozen: Any, chosen: list[Method], table: "Prepares | None", file: _File) -> str:
-    """Return the text of a file with some methods."""
     if table is not None and table.inverse is not None:
         chosen = [method._replace(then="restored(found)") for method in chosen if method.name == "predict"]
     before = "" if table is None else f"{table.write(file.source)}\n\n\n"
@@ -655,7 +651,6 @@ def in_parts() -> str:
 def file_text(
     title: str, methods: Mapping[str, str], passes: list[str], inputs: str, source: PythonSource, facts: str
 ) -> str:
-    """Return the text of a file."""
     return FILE.format(
         title=docstring(title),
         names=", ".join(f"`{name}`" for name in methods),

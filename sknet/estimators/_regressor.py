@@ -33,8 +33,6 @@ LARGE = 1e140  # squares of larger targets may be infinite
 
 
 class BaseRegressor(RegressorMixin, BaseNet):
-    """Abstract base of the regressors."""
-
     _numeric_targets = True
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets:

@@ -234,7 +234,6 @@ class InputScaling:
 
     @property
     def of_table(self) -> Units:
-        """The units of the only input."""
         return self.inputs[ONE]
 
     def of_gradient(self, gradients: Any, Z: Any) -> Any:
@@ -255,7 +254,6 @@ class InputScaling:
         return self if found == self.inputs else InputScaling(found)
 
     def clipped(self) -> "InputScaling":
-        """Return the same with a limit for the columns of tables."""
         return InputScaling(
             {
                 name: replace(units, limit=LIMIT if units.mean.ndim == 1 else None)
@@ -335,7 +333,6 @@ class _Columns:
         return self.chosen(slice(None))
 
     def chosen(self, which: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield some of the columns, and weights."""
         is_table = self._axis == 1 and self._x.ndim == 2
         at_once = AT_ONCE if self.device.kind == "cpu" else AT_ONCE_ON_DEVICE
         for part in _parts((self._n_rows, *self._x.shape[1:]), at_once):

@@ -16,8 +16,6 @@ HELD_OUT = "validation_"
 
 
 class Scorer(NamedTuple):
-    """A scorer, and what has to be known of it."""
-
     name: str
     call: Callable[..., Any]
     higher_is_better: bool | None
@@ -25,7 +23,6 @@ class Scorer(NamedTuple):
     looks_at_inputs: bool
 
     def score(self, estimator: Any, X: Any, y: Any, weight: Any) -> Any:
-        """Return the score, by weights if the scorer takes them."""
         more = {"sample_weight": weight} if weight is not None and self.takes_weight else {}
         return self.call(estimator, X, y, **more)
 
@@ -85,7 +82,6 @@ DEFAULT_SCORING = Scoring(None)
 
 
 def check_scoring(scoring: Any, caller: str) -> Scoring:
-    """Return what a parameter `scoring` asks for."""
     if scoring is None:
         return DEFAULT_SCORING
     if isinstance(scoring, Mapping):
@@ -110,7 +106,6 @@ def is_loss(one: Any) -> bool:
 
 
 def _scorer(name: Any, given: Any, caller: str) -> Scorer:
-    """Return one scorer, checked."""
     call = _named(given, caller) if isinstance(given, str) else given
     module = getattr(call, "__module__", None) or ""
     if not callable(call) or isinstance(call, type):

@@ -136,8 +136,6 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
 
 class SequenceFit(SequenceLayers):
-    """A fit that takes lengths."""
-
     def fit(
         self,
         X: Any,
@@ -252,7 +250,6 @@ class SequenceClassifier(SequenceFit, Decisions):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict probabilities."""
         return super().predict_proba(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
@@ -504,7 +501,6 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the decoder makes of codes."""
         return super().inverse_transform(with_lengths(X, lengths))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:

@@ -68,13 +68,11 @@ class _LargeError(Exception):
 
 
 def _check_size(primitive: Any, operands: list[Any], result: Any) -> None:
-    """Raise a _LargeError for a large result."""
     if math.prod(result.shape) > ROWS * MOST_ELEMENTS:
         raise _LargeError
 
 
 def _example(inputs: Any, dtype: Any) -> Any:
-    """Return inputs without data."""
     if isinstance(inputs, Inputs):
         if not isinstance(inputs.shapes, dict):
             return MetaArray((ROWS, *inputs.shapes), _kind("X", inputs.integers, inputs, dtype))

@@ -68,7 +68,6 @@ def naming_labels(y: Any) -> Iterator[None]:
 
 
 def unique_labels(*y: Any) -> Any:
-    """Return the labels of targets, sorted."""
     from sklearn.utils import multiclass
 
     with naming_labels(y[0]):
@@ -165,7 +164,6 @@ def refuse_ignored(loss: Loss, what: str) -> None:
 
 
 def counted_labels(y: Any, ignored: Any) -> Any:
-    """Return where labels are not the one that is ignored."""
     y = np.asarray(y)
     if ignored is None or y.dtype.kind not in "biufO":
         return np.ones(y.shape, bool)
@@ -197,7 +195,6 @@ class ClassEncoder(ABC):
         return self.classes
 
     def decode(self, decision: Any, threshold: float = 0.0) -> Any:
-        """Return the labels that decisions mean."""
         numbers, labels = self.numbers(decision, threshold), self.labels
         return numbers if labels is None else labels[numbers]
 
@@ -214,7 +211,6 @@ class ClassEncoder(ABC):
         return link
 
     def decisions(self, decision: Any) -> Any:
-        """Return a `decision` as `decision_function` does."""
         return self.per_column(decision)
 
     def per_column(self, result: Any) -> Any:
@@ -739,7 +735,6 @@ class RealTargets(Reconstructed):
         return self.in_units(y) if self.scale is None else (y - self.mean) / self.scale
 
     def trained(self, loss: Loss) -> Loss:
-        """Return the loss to train with, for these targets."""
         loss = loss.for_task(self.task)
         if self.scale is None:
             return loss
@@ -819,7 +814,6 @@ class ArrayTargets(RealTargets):
             self.n_outputs = shape[-1]
 
     def encode(self, y: Any) -> Any:
-        """Return targets as the loss reads them."""
         if y.ndim != self._rank:
             raise ValueError(f"targets must have {self._rank} axes as in the fit before, got shape {y.shape}")
         if self.task == "multiclass":
@@ -834,7 +828,6 @@ class ArrayTargets(RealTargets):
         return super().standardize(y.reshape(-1, 1), weight, shifts=shifts)
 
     def decode(self, prediction: Any) -> Any:
-        """Return a `prediction`, which has all axes of the targets."""
         return prediction
 
     @property

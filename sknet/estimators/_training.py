@@ -514,7 +514,6 @@ class SecondTraining:
 
 
 def _all_rows(training: Training) -> DataSet:
-    """Return all rows of X, and those of X_val."""
     X, held_out = training.training._replace(rows=None), training.held_out
     if held_out is None or training.request.given.X_val is None:
         return X
@@ -646,7 +645,6 @@ class Trainer:
         return outcome
 
     def n_rows(self, given: FitArguments) -> int:
-        """Return how many rows a fit is given."""
         X = given.X.X if isinstance(given.X, Sequences) else given.X
         if not hasattr(X, "shape") and isinstance(X, dict):  # a sparse matrix can be a dict
             return int(_num_samples(first_input(X))) if X else 0

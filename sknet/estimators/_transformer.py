@@ -102,8 +102,6 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 
 
 class BaseTransformer(Coding, NamedOptions):
-    """Abstract base of the estimators that are transformers first."""
-
     _numeric_targets = _targets_of_any_rank = True
     _targets_may_be_missing = False
     _has_importances = False
@@ -129,7 +127,6 @@ class BaseTransformer(Coding, NamedOptions):
         return score
 
     def _target(self, X: Any, y: Any) -> Any:
-        """Return what the network learns."""
         if not (isinstance(self.target, str) and self.target == "y"):
             return X
         if y is None:
@@ -205,7 +202,6 @@ class BaseTransformer(Coding, NamedOptions):
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any) -> Any:
-        """Return what the decoder makes of codes."""
         check_is_fitted(self)
         model, (_, head, result) = self.model_, prediction_of(self, DECODER)
         codes = checked_codes(

@@ -106,7 +106,6 @@ def data_sets(
 
 
 def check_some_weight(weight: Any, what: str) -> None:
-    """Raise a ValueError if all rows of a part have no weight."""
     if weight is not None and not weight.any():
         raise ValueError(
             f"all sample weights of {what} are zero: give more rows a positive weight, or set "

@@ -51,7 +51,6 @@ class Decoder:
         self._taken: set[int] = set()
 
     def document(self, described: list[Tree], value: Tree) -> Any:
-        """Return the value of a document, after creating its objects."""
         described.reverse()
         while described:
             try:
@@ -278,7 +277,6 @@ class Encoder:
         self._open: set[int] = set()
 
     def value(self, x: Any, place: str = "") -> Tree:
-        """Return the representation of a value in a document."""
         if type(x) in PLAIN:
             return x
         for cls in type(x).__mro__:

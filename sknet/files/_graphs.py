@@ -277,7 +277,6 @@ def _of_tree(tree: Tree) -> list[Any]:
 
 
 def _tree(described: Any, array: Any) -> Tree:
-    """Return the tree that is described; `array` makes the leaf of an array from its number."""
     kind, *content = described
     if kind == "array":
         return array(*content)

@@ -30,8 +30,6 @@ NOWHERE = -1  # the index of a level without an output
 
 @dataclass(frozen=True)
 class Levels(FieldsAlone):
-    """The code of each level of a column."""
-
     levels: tuple[Any, ...]
     codes: tuple[Any, ...]
     nan: Any
@@ -50,7 +48,6 @@ class Levels(FieldsAlone):
 
     @cached_property
     def known(self) -> dict[Any, Any]:
-        """The codes by their levels."""
         return dict(zip(self.levels, self.codes, strict=True))
 
     def of(self, values: list[Any]) -> tuple[list[Any], bool]:
@@ -268,7 +265,6 @@ def _encoded(encoder: Any, *, has_unknown: bool) -> Any:
 
 
 def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Levels:
-    """Return the levels of a column from their codes."""
     names = getattr(encoder, "feature_names_in_", None)
     column = f"column {i}" if names is None else f"column {names[i]!r}"
     nan = None
@@ -320,7 +316,6 @@ def binned(X: Any, edges: Any) -> Any:
 
 
 def k_bins(discretizer: Any) -> Bins:
-    """Freeze a KBinsDiscretizer."""
     edges = tuple(np.array(each[1:-1]) for each in discretizer.bin_edges_)
     container = None
     if discretizer.encode != "ordinal":
@@ -332,8 +327,6 @@ def k_bins(discretizer: Any) -> Bins:
 
 @dataclass(frozen=True)
 class Encoding(Step):
-    """The encoding of a table."""
-
     schema: Schema
     plan: Plan
     names: tuple[str, ...] | None
@@ -357,7 +350,6 @@ class Encoding(Step):
 
 
 def table_encoder(encoder: Any) -> Encoding:
-    """Freeze a TableEncoder."""
     names = getattr(encoder, "feature_names_in_", None)
     names = None if names is None else tuple(map(str, names))
     return Encoding(encoder._schema, encoder._plan, names, encoder.dtype, encoder._is_sparse())
@@ -385,8 +377,6 @@ STEP = Named(
 
 @dataclass(frozen=True)
 class Chain(Step):
-    """Steps in sequence."""
-
     steps: tuple[Step, ...]
     _stored_fields = {
         "steps": Each(tuple, STEP),
@@ -429,7 +419,6 @@ class Branch:
     }
 
     def __call__(self, X: Any) -> Any:
-        """Return the outputs."""
         positions = self.positions
         if type(X) is Frame:
             is_slice = isinstance(positions, slice)
@@ -515,7 +504,6 @@ class Columns(Step):
 
     @property
     def used(self) -> Sequence[Positions]:
-        """The columns that are read."""
         return [branch.positions for branch in self.branches]
 
 

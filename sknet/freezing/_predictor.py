@@ -24,8 +24,6 @@ READ_OBJECTS = (Columns, OneHot, Ordinal)
 
 @dataclass(frozen=True)
 class Features:
-    """The columns of X."""
-
     count: int
     names: tuple[str, ...] | None = None
     used: frozenset[int] | None = None

@@ -119,7 +119,6 @@ class _Writer:
         self._count = 0
 
     def step(self, step: Any) -> str:
-        """Write a step, and return the name of its function."""
         write = WRITTEN.get(type(step))
         if write is None:
             kind = type(getattr(step, "__self__", step)).__name__
@@ -141,7 +140,6 @@ class _Writer:
         return name
 
     def array(self, values: Any, name: str) -> str:
-        """Store numbers, and return their name."""
         return self.source.array(np.asarray(values), name)
 
 
@@ -282,7 +280,6 @@ def reals(X: Any) -> Any:
 
 
 def finite_reals(X: Any) -> Any:
-    """Return a table as finite numbers."""
     X = reals(X)
     check_no_nan(X)
     return X
@@ -295,12 +292,10 @@ def doubled(X: Any) -> Any:
 
 
 def numbers(X: Any) -> Any:
-    """Return objects as real numbers, and numbers as they are."""
     return X.astype(np.float64) if X.dtype == object else X
 
 
 def level_codes(X: Any, levels: Any) -> Any:
-    """Return the codes of the levels of each column."""
     columns = zip(X.T.tolist(), levels, strict=True)
     return np.array([codes_of(values, *level)[0] for values, level in columns]).T
 

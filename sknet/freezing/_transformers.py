@@ -53,7 +53,6 @@ def check_finite(values: Any) -> None:
 
 
 def finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
-    """Return a table as finite numbers, of one of `dtypes`."""
     X = as_floats(X)
     if dtypes is not None and X.dtype not in dtypes:
         X = X.astype(dtypes[0])
@@ -62,7 +61,6 @@ def finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
 
 
 def check_no_nan(values: Any) -> None:
-    """Raise a ValueError if a value is missing."""
     if np.isnan(values).any():
         raise ValueError("Input X contains NaN: impute or drop such rows first")
 
@@ -138,7 +136,6 @@ class Scaling(Step):
         return self._sparse(X) if issparse(X) else scaled(X, *self.data())
 
     def data(self) -> tuple[Any, ...]:
-        """Return what `scaled` takes besides X."""
         return [(UFUNCS[name], values) for name, values in self.operations], self.bounds, self.rounds
 
     def _n_outputs(self, n: int, known: Known) -> int:
@@ -173,7 +170,6 @@ class Scaling(Step):
 
     @property
     def inverse(self) -> "Scaling":
-        """The inverse transformation."""
         undone = [(INVERSE[name], values) for name, values in reversed(self.operations)]
         return Scaling(tuple(undone), None, self.rounds)
 
@@ -193,7 +189,6 @@ def scaled(X: Any, operations: Any, bounds: Any, rounds: bool) -> Any:
 
 
 def standard_scaler(scaler: Any) -> Scaling:
-    """Freeze a StandardScaler."""
     import sklearn
 
     operations = []
@@ -209,20 +204,17 @@ ROUNDING_SINCE = (1, 8)
 
 
 def min_max_scaler(scaler: Any) -> Scaling:
-    """Freeze a MinMaxScaler."""
     operations = (("multiply", np.array(scaler.scale_)), ("add", np.array(scaler.min_)))
     lowest, highest = scaler.feature_range
     return Scaling(operations, (float(lowest), float(highest)) if scaler.clip else None)
 
 
 def max_abs_scaler(scaler: Any) -> Scaling:
-    """Freeze a MaxAbsScaler."""
     bounds = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
     return Scaling((("divide", np.array(scaler.scale_)),), bounds)
 
 
 def robust_scaler(scaler: Any) -> Scaling:
-    """Freeze a RobustScaler."""
     operations = []
     if scaler.with_centering:
         operations.append(("subtract", np.array(scaler.center_)))
@@ -349,7 +341,6 @@ def imputed(X: Any, missing: Any, values: Any, kept: Any, flagged: Any) -> Any:
 
 
 def missing_in(X: Any, missing: Any) -> Any:
-    """Return a mask of the missing values."""
     if not _is_nan(missing):
         return X == missing  # noqa: SIM300  not a constant
     if X.dtype.kind == "f":
@@ -362,7 +353,6 @@ def _is_nan(value: Any) -> bool:
 
 
 def simple_imputer(imputer: Any) -> Imputing:
-    """Freeze a SimpleImputer."""
     if type(imputer.missing_values).__name__ == "NAType":
         raise ValueError("missing_values=pandas.NA: use missing_values=np.nan")
     reads = "floats" if imputer.strategy not in ("most_frequent", "constant") else "any"
@@ -444,7 +434,6 @@ def _of_matrix(components: Any) -> tuple[Any, int, bool, bool]:
 
 
 def principal_components(pca: Any) -> Projection:
-    """Freeze a PCA."""
     matrix = _of_matrix(pca.components_)
     center = np.reshape(pca.mean_, (1, -1)) @ pca.components_.T
     scale = None
@@ -455,14 +444,11 @@ def principal_components(pca: Any) -> Projection:
 
 
 def truncated_svd(svd: Any) -> Projection:
-    """Freeze a TruncatedSVD."""
     return Projection(*_of_matrix(svd.components_))
 
 
 @dataclass(frozen=True)
 class Selection(Step):
-    """Some of the columns."""
-
     mask: Any
     allows_nan: bool
     _stored_fields = {
@@ -502,8 +488,6 @@ def selector(chosen: Any) -> Selection:
 
 @dataclass(frozen=True)
 class Products(Step):
-    """Columns and their products."""
-
     has_bias: bool
     degrees: tuple[tuple[Any, Any], ...]
     n_left_out: int
@@ -538,12 +522,10 @@ class Products(Step):
         return products(finite(dense(X)), *self.data())
 
     def data(self) -> tuple[Any, ...]:
-        """Return what `products` takes besides X."""
         return self.has_bias, self.degrees, self.n_left_out, self.order
 
 
 def products(X: Any, has_bias: bool, degrees: Any, n_left_out: int, order: Any) -> Any:
-    """Return columns and, degree by degree, their products."""
     parts = [X]
     for before, columns in degrees:
         parts.append(parts[-1][:, before] * X[:, columns])
@@ -587,7 +569,6 @@ class Normalizing(Step):
         return normalized(finite(dense(X)), *self.data())
 
     def data(self) -> tuple[Any, ...]:
-        """Return what `normalized` takes besides X."""
         return (self.norm,)
 
 
@@ -604,14 +585,11 @@ def normalized(X: Any, norm: str) -> Any:
 
 
 def normalizer(found: Any) -> Normalizing:
-    """Freeze a Normalizer."""
     return Normalizing(found.norm)
 
 
 @dataclass(frozen=True)
 class Binarizing(Step):
-    """Thresholding of values to 0 and 1."""
-
     threshold: float
 
     def __call__(self, X: Any) -> Any:
@@ -622,7 +600,6 @@ class Binarizing(Step):
 
 
 def binarizer(found: Any) -> Binarizing:
-    """Freeze a Binarizer."""
     return Binarizing(float(found.threshold))
 
 
@@ -681,7 +658,6 @@ class BoxCox(Powers):
 
 
 def power_transformer(transformer: Any) -> Powers:
-    """Freeze a PowerTransformer."""
     scaling = standard_scaler(transformer._scaler) if transformer.standardize else None
     kind = BoxCox if transformer.method == "box-cox" else Powers
     return kind(np.array(transformer.lambdas_), scaling)
@@ -742,6 +718,5 @@ def ranks_of(x: Any, quantiles: Any, references: Any, is_normal: bool) -> Any:
 
 
 def quantile_transformer(transformer: Any) -> Quantiles:
-    """Freeze a QuantileTransformer."""
     is_normal = transformer.output_distribution == "normal"
     return Quantiles(np.array(transformer.quantiles_), np.array(transformer.references_), is_normal)

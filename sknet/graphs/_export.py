@@ -147,7 +147,6 @@ class GraphModule(Module):
 def _computed(
     module: GraphModule, symbolic: SymbolicGraph, args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Any:
-    """Return what a graph computes with the values of a module."""
     if named:
         args = (*args, *_by_name(module.input_names, len(args), named))
     given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
@@ -303,8 +302,6 @@ LIKE_IMAGES = 4  # axes of inputs that are no sequences
 
 
 class Exported(NamedTuple):
-    """A network as a graph."""
-
     module: GraphModule
     fixed: dict[tuple[str, int], str]
 
@@ -413,7 +410,6 @@ class _Network:
         return found[0], list(seen.values())
 
     def captured(self, shapes: Shapes, dtypes: Sequence[Any]) -> Graph:
-        """Return the graph for inputs of these shapes."""
         inputs = [Variable(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
         return capture(cast(Any, self), *inputs).with_values({})
 

@@ -205,22 +205,18 @@ RESULT = re.compile(r"[vks]\d+")  # of an equation, a constant, or a size
 
 
 class FileNames:
-    """The names of a file, as they are given."""
-
     def __init__(self, others: Collection[str] | None = ()) -> None:
         self.is_draft = others is None
         self._others = frozenset(others or ())
         self._taken = set(RESERVED)
 
     def of_user(self, name: str) -> str:
-        """Return a new name for what a user has named."""
         name = f"given{len(self._taken)}" if self.is_draft else identifier(name)
         if RESULT.fullmatch(name):
             name += "_"
         return self.take(unused(name, self._taken | self._others))
 
     def of_file(self, name: str) -> str:
-        """Return a new name for a definition."""
         return self.take(unused(name, self._taken))
 
     def take(self, name: str) -> str:

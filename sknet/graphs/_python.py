@@ -229,7 +229,6 @@ class Functions:
     # -- calls of primitives ------------------------------------------------------------------
 
     def call(self, primitive: Primitive, operands: list[str], params: Mapping[str, Any]) -> str:
-        """Return an expression that computes a primitive."""
         forward = primitive.forward
         given = {name: self.value(value) for name, value in params.items()}
         if isinstance(forward, str):
@@ -639,7 +638,6 @@ class PythonSource:
 
     @property
     def imports(self) -> str:
-        """Import statements, one per line."""
         own = self._functions.imports | ({"import base64"} if self._encoded else set())
         plain = sorted(line for line in own if line.startswith("import"))
         return "\n".join([*plain, *sorted(own - set(plain)), "", "import numpy as np"])
@@ -656,7 +654,6 @@ class PythonSource:
 
     @property
     def arrays(self) -> list[str]:
-        """Assignments of the stored arrays."""
         return list(self._arrays.values())
 
     def operation(self, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
@@ -701,8 +698,6 @@ def _optimized(captured: Callable[..., Graph], free: Free) -> Rows:
 
 
 class _Body:
-    """The lines of one function."""
-
     def __init__(
         self, source: PythonSource, rows: Rows, names: dict[Variable, str], layers: Mapping[str, str]
     ) -> None:

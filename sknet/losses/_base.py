@@ -267,7 +267,6 @@ def _target_shapes(output: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def check_task(task: str) -> None:
-    """Raise a ValueError unless `task` is one of `TASKS`."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}. Got {shown(task)} instead.")
 

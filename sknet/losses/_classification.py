@@ -784,7 +784,6 @@ def _over_positions(each: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def class_weights(loss: Loss, z: Tensor) -> Tensor | None:
-    """Return the loss's `class_weight` as one number for each class of the logits z, or None."""
     given: Any = getattr(loss, "class_weight", None)
     return None if given is None else numbers_for(loss, "class_weight", given, z.shape[-1], z)
 

@@ -270,7 +270,6 @@ class WithOffset(Wrapping):
         return np.concatenate([y.reshape(len(y), -1), self.in_units(offset)], axis=1)
 
     def targets_of(self, joined: Any) -> Any:
-        """Return targets without the offsets."""
         y = joined[:, : max(self.n_columns, 1)]
         if self.n_columns and not isinstance(self.loss, Columns):
             return y
@@ -278,7 +277,6 @@ class WithOffset(Wrapping):
         return y if self.n_columns else y[:, 0]
 
     def split(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return outputs with offsets, and targets without."""
         z, joined, width = as_tensor(output), as_tensor(target), max(self.n_columns, 1)
         if z.ndim != 2 or joined.shape != (z.shape[0], width + z.shape[1]):
             expected = f"(n_samples, {width} and the number of outputs), targets and offsets"
@@ -368,7 +366,6 @@ class Columns(Wrapping):
         return [self.loss.values(part, y[:, k]) for k, part in enumerate(self.parts(z))]
 
     def parts(self, output: Any) -> list[Any]:
-        """Return the outputs of each column's classes."""
         return split_columns(output, self.n_classes)
 
     def predict(self, output: Tensor) -> Tensor:
@@ -380,7 +377,6 @@ class Columns(Wrapping):
         return self._of_each(loss.log_predict, output)
 
     def tempered(self, output: Tensor, temperature: Sequence[float]) -> Tensor:
-        """Return outputs divided by the temperature of their column."""
         z = as_tensor(output)
         return z / row_of(np.repeat(temperature, self.n_classes).tolist(), z)
 
@@ -433,7 +429,6 @@ class Heads(Loss):
 
     @property
     def has_probabilities(self) -> bool:  # type: ignore[override]
-        """True if a head predicts probabilities of classes."""
         return any("regression" not in loss.tasks and loss.has_probabilities for loss in self.heads.values())
 
     @property
@@ -448,11 +443,9 @@ class Heads(Loss):
         return max(found, key=lambda each: each.power) if found else None
 
     def parts(self, output: Any) -> dict[str, Any]:
-        """Return the outputs of each head."""
         return slices(output, self.outputs or {})
 
     def targets(self, target: Any) -> dict[str, Any]:
-        """Return the targets of each head, as its loss reads them."""
         parts = slices(target, self.columns or {})
         for name, loss in self.heads.items():
             if name in self.numbered or isinstance(loss, Columns):
@@ -532,7 +525,6 @@ class Averaged(Wrapping):
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]
-        """The loss of the first member."""
         return self.losses[0]
 
     @property
@@ -540,7 +532,6 @@ class Averaged(Wrapping):
         return Averaged([loss.reporting for loss in self.losses])
 
     def parts(self, output: Any) -> list[Any]:
-        """Return the outputs of each member."""
         z = as_tensor(output)
         width = z.shape[-1] // len(self.losses)
         return [z[..., m * width : (m + 1) * width] for m in range(len(self.losses))]
@@ -568,7 +559,6 @@ class Averaged(Wrapping):
         return ops.logsumexp(logs, axis=0) - math.log(len(self.losses))
 
     def tempered(self, output: Tensor, temperature: Sequence[Any]) -> Tensor:
-        """Return outputs divided by the temperature of their member."""
         parts = zip(self.losses, self.parts(output), temperature, strict=True)
         return ops.concat([_any(loss).tempered(z, each) for loss, z, each in parts], axis=-1)
 

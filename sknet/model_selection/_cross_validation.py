@@ -277,7 +277,6 @@ OF_CLASSES = "decision_function", "predict_log_proba", "predict_proba"
 
 
 def _holds_rows(y: Any) -> bool:
-    """Tell whether y is a list of lists or arrays."""
     return isinstance(y, (list, tuple)) and len(y) > 0 and isinstance(y[0], (list, tuple, np.ndarray))
 
 

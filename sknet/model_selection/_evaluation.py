@@ -140,8 +140,6 @@ class Task(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The outcome of a task."""
-
     result: dict[str, Any]
     saved: SavedFit | None
     why_not: str

@@ -30,7 +30,6 @@ class IndexableDict(dict[str, Any]):
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of rows."""
         return (_num_samples(next(iter(self.values()))),)
 
     def __len__(self) -> int:

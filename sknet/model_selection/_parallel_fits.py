@@ -217,7 +217,6 @@ class TaskRunner:
         self._open.__exit__(kind, value, trace)
 
     def run(self, tasks: "Sequence[partial[Result]]", dispatch: Dispatch) -> list[Result]:
-        """Run tasks; return their results in the same order."""
         if not tasks:
             return []
         if dispatch is Dispatch.STACKED or (dispatch is Dispatch.THREADS and not are_sent()):

@@ -188,7 +188,6 @@ class NoContext:
         """Do nothing."""
 
     def propagate_callback_context(self, estimator: Any) -> Any:
-        """Return a context that does nothing."""
         return nullcontext()
 
 
@@ -222,7 +221,6 @@ class Evaluations:
         more_results: dict[str, list[Any]] | None = None,
         callback_ctx: Any = None,
     ) -> dict[str, Any]:
-        """Evaluate candidates on all folds."""
         search, candidates = self._search, list(candidates)
         same_rows = cv is None or cv is search._checked_cv_orig
         splits = list((cv or search._checked_cv_orig).split(self._X, self._y, **self._split_params))

@@ -20,8 +20,6 @@ _numbers = itertools.count(1)
 
 
 class Forward(Protocol):
-    """An object that computes in a `forward`."""
-
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the output."""
 
@@ -35,7 +33,6 @@ class Hooks:
         }
 
     def add(self, kind: str, hook: Hook, with_kwargs: bool = False) -> int:
-        """Add a hook and return its number."""
         number = next(_numbers)
         self.by_kind[kind][number] = hook, with_kwargs
         return number
@@ -46,7 +43,6 @@ class Hooks:
 
     @property
     def backward(self) -> bool:
-        """True if there are any for the backward pass."""
         return bool(self.by_kind["backward"] or self.by_kind["backward_pre"])
 
     def call(self, module: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -87,7 +83,6 @@ def _take_away(module: Forward, kind: str, number: int) -> None:
 
 
 def register(module: Forward, kind: str, hook: Any, with_kwargs: bool = False) -> HookHandle:
-    """Add a hook and return its handle."""
     if not callable(hook):
         raise TypeError(f"a hook of {type(module).__name__} must be callable, got {type(hook).__name__}")
     hooks: Hooks = vars(module).setdefault("_hooks", Hooks())

@@ -56,14 +56,12 @@ class Initializer(ParameterObject, ABC):
 def draw_weight(
     init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
 ) -> Array:
-    """Draw a layer's weights by an initializer."""
     return init.draw(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
 
 
 def draw_bias(
     init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
 ) -> Array:
-    """Draw a layer's bias by an initializer."""
     return init.draw_bias(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
 
 

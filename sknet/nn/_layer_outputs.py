@@ -61,7 +61,6 @@ class Calls:
         return self._known
 
     def find(self, layer: Any) -> Call:
-        """Return the call that a number or a path means."""
         if isinstance(layer, str):
             return self._at(layer)
         if not is_whole(layer, -WHOLE):
@@ -131,7 +130,6 @@ class Recorded(Calls, ABC):
 
     @property
     def name(self) -> str:
-        """The network's class."""
         return self._name
 
     @abstractmethod

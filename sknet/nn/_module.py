@@ -265,7 +265,6 @@ class Registry:
         return iter(list(self._children.items()))
 
     def children(self) -> Iterator["Module"]:
-        """Yield the modules registered here."""
         return iter(list(self._children.values()))
 
     @named_errors
@@ -359,7 +358,6 @@ class Registry:
                 yield join(path, name), bound_buffer(module, name)
 
     def buffers(self) -> Iterator[Tensor]:
-        """Yield the values of the buffers of this module and all below."""
         return (buffer for _, buffer in self.named_buffers())
 
 
@@ -744,7 +742,6 @@ class Module(Registry):
         return self
 
     def _convert(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
-        """Convert this module's own parameters and buffers."""
         for tensor in (*self._parameters.values(), *self._buffers.values()):
             convert(tensor, dtype, device)
 

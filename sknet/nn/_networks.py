@@ -87,7 +87,6 @@ def _augmentations(augment: Augment, caller: str) -> list[Module]:
 
 
 def _unit(n_in: int, n_out: int, stride: int = 1) -> list[Module]:
-    """Return a convolution with a norm and its activation."""
     return [Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False), BatchNorm(n_out), ReLU()]
 
 
@@ -279,7 +278,6 @@ class _SequenceNet(Module):
             self.vectors = Linear(1 if self.is_flat else input_shape[1], size)
 
     def _steps(self, x: Any) -> Any:
-        """Return sequences as (n, steps, width)."""
         x = as_tensor(x)
         if self.n_ids is not None:
             return self.vectors(ops.minimum(x, self.n_ids))

@@ -62,7 +62,6 @@ def note_setting() -> None:
 
 
 def note_hooks() -> None:
-    """Note that a hook was added or removed."""
     latest.hooks = object()
     latest.settings = object()
 

@@ -28,7 +28,6 @@ BITWISE = {
 
 
 def broadcast_shape(*values: Value) -> tuple[Any, ...]:
-    """Return the shape that values broadcast to."""
     ndim = max(v.ndim for v in values)
     padded = [(1,) * (ndim - v.ndim) + v.shape for v in values]
     return tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*padded, strict=True))
@@ -40,7 +39,6 @@ def _parsed(text: str) -> ast.expr:
 
 
 def expression(w: Writer, text: str, operands: dict[str, Value], dtype: np.dtype[Any]) -> Value:
-    """Write an expression of the elements of some operands."""
     return _Elements(w, operands, dtype).of(_parsed(text))
 
 
@@ -496,7 +494,6 @@ def _cumulative_prod(w: Writer, equation: Equation, x: Value, axis: int) -> Valu
 
 
 def sliced(w: Writer, x: Value, axis: int, start: int, stop: int) -> Value:
-    """Return elements from start to stop along an axis."""
     bounds = [w.constant([n], np.int64) for n in (start, stop, axis)]
     shape = [stop - start if i == axis else n for i, n in enumerate(x.shape)]
     return w.add("Slice", x, *bounds, shape=shape)

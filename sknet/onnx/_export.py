@@ -427,7 +427,6 @@ class Standardized:
         self.inputs: list[Value] = []
 
     def numbers(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yield columns with their means and deviations."""
         for name, units in self._units.items():
             of = "" if len(self._units) == 1 else f" of {name}"
             for i, (mean, scale) in enumerate(zip(units.mean.flat, units.scale.flat, strict=True)):
@@ -514,8 +513,6 @@ def model_of(
 
 
 class Types:
-    """Translates dtypes."""
-
     def __init__(self, helper: Any, half: bool = False) -> None:
         self._helper = helper
         self._single = np.dtype(np.float16 if half else np.float32)

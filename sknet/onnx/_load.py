@@ -95,7 +95,6 @@ def _network(model: Any, reading: "Reading", values: Mapping[str, np.ndarray[Any
 
 
 def _fixed(nodes: Sequence[Node]) -> set[str]:
-    """Return the names of arrays that are not weights."""
     return {name for node in nodes for i, name in enumerate(node.inputs) if i in READ[node.op].fixed}
 
 
@@ -208,8 +207,6 @@ def not_a_model(path: str, error: Exception) -> LoadError:
 
 
 class Reading:
-    """Contents of a model."""
-
     def __init__(self, onnx: Any, model: Any, path: str) -> None:
         self._onnx, self._graph, self._path = onnx, model.graph, path
         self._opset = self._opset_of(model)

@@ -49,7 +49,6 @@ AutoPad = Literal["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]
 
 
 def _as_images(x: Any) -> Any:
-    """Return signals as images of one row."""
     if x.ndim not in (3, 4):
         raise LoadError(f"expected signals or images, (n, channels, ...), got an array of {x.ndim} axes")
     return ops.expand_dims(x, 2) if x.ndim == 3 else x

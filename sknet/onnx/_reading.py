@@ -29,12 +29,10 @@ class Operator(NamedTuple):
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Parameters of the function, by name."""
         return inspect.signature(self.compute).parameters
 
     @property
     def inputs(self) -> Iterator[inspect.Parameter]:
-        """Parameters that are inputs."""
         return (p for p in self.parameters.values() if p.kind is not p.KEYWORD_ONLY)
 
     @property
@@ -121,17 +119,14 @@ def _described(node: Node, inputs: list[Any]) -> str:
 
 
 def known(x: Any, what: str) -> np.ndarray[Any, Any]:
-    """Return a value that must be known before the network runs."""
     if isinstance(x, Tensor):
         raise LoadError(f"{what} is computed from the inputs, which a loaded network does not support")
     return np.asarray(x)
 
 
 def ints(x: Any, what: str) -> list[int]:
-    """Return known integers as a list."""
     return [int(n) for n in known(x, what).reshape(-1)]
 
 
 def are_known(*values: Any) -> bool:
-    """Tell whether no value is computed."""
     return not any(isinstance(x, Tensor) for x in values)

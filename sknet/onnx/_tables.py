@@ -100,7 +100,6 @@ class Tables:
 
     @property
     def first(self) -> str:
-        """Name of the first input."""
         return self.inputs[0].name
 
     def numbers(self) -> Iterator[tuple[str, Any, Any]]:

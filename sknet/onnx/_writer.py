@@ -29,8 +29,6 @@ SINGLE_ONLY = frozenset({
 
 
 class Value(NamedTuple):
-    """A value of the ONNX graph."""
-
     name: str
     dtype: np.dtype[Any]
     shape: tuple[Any, ...]
@@ -47,13 +45,10 @@ class Value(NamedTuple):
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
 
 class Node(NamedTuple):
-    """One operation of ONNX."""
-
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -76,7 +71,6 @@ class Writer:
     # -- values -------------------------------------------------------------------------------
 
     def name(self, op: str) -> str:
-        """Return a name that no other value has."""
         self._count += 1
         return f"{op.lower()}_{self._count}"
 
@@ -110,7 +104,6 @@ class Writer:
         return self.constant(found)
 
     def counted(self, *shape: int | Length | Lengths) -> Value:
-        """Return 0, 1, 2, ... in a shape."""
         start, step = self.constant(np.array(0, np.int64)), self.constant(np.array(1, np.int64))
         if len(shape) == 1:
             stop = self.squeezed(self.lengths(shape))
@@ -130,7 +123,6 @@ class Writer:
         return found
 
     def parameter(self, name: str, array: np.ndarray[Any, Any]) -> Value:
-        """Return a constant with a given name."""
         self.constants[name] = array
         return Value(name, array.dtype, array.shape)
 
@@ -230,11 +222,9 @@ class Writer:
         return x if shape == x.shape else self.add("Expand", x, self.lengths(shape), shape=shape)
 
     def squeezed(self, x: Value) -> Value:
-        """Return x of shape (1,) as a number."""
         return self.add("Squeeze", x, self.constant([0], np.int64), shape=())
 
     def transposed(self, x: Value, axes: Sequence[int]) -> Value:
-        """Return x with its axes in another order."""
         axes = [a % x.ndim for a in axes]
         if axes == list(range(x.ndim)):
             return x

@@ -340,7 +340,6 @@ _logsumexp = Primitive("logsumexp").define(
 
 
 def _nothing(name: str, x: Any, out: Any) -> Any:
-    """Return an array without elements."""
     check_floating(name, x)
     return x.copy() if out is None else out
 

@@ -69,7 +69,6 @@ class Columns(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Elements of a kernel."""
         return self.channels // self.groups * math.prod(self.windows.kernel)
 
     def scratch(self, dtype: Any) -> Arrays:
@@ -468,17 +467,14 @@ class Winograd(NamedTuple):
 
     @property
     def part(self) -> int:
-        """Samples at a time."""
         return self.shares.part
 
     @property
     def grid(self) -> Pair:
-        """Rows and columns of tiles."""
         return _tile_grid(self.windows)
 
     @property
     def plane(self) -> Pair:
-        """Rows and columns of a plane."""
         rows, columns = self.grid
         return rows + 1, columns + 1
 
@@ -500,7 +496,6 @@ class Winograd(NamedTuple):
 
     @property
     def _transformed(self) -> Shape:
-        """Shape of transformed kernels, by group."""
         return POINTS, self.groups, self.filters // self.groups, self.channels // self.groups
 
     # -- a share, by NumPy --------------------------------------------------------------------

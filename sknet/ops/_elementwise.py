@@ -512,7 +512,6 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return the smallest and the largest value of a dtype."""
     if dtype.kind == "f":
         return -math.inf, math.inf
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))

@@ -52,7 +52,6 @@ def row_products(xp: Namespace, x: Any, column: Any, out: Any) -> Any:
 
 
 def buffers_of(xp: Namespace, given: Any) -> list[Any]:
-    """Return arrays of given shapes and dtypes."""
     return [xp.empty(shape, dtype=dtype) for shape, dtype in given]
 
 
@@ -286,7 +285,6 @@ def _per_channel(v: Tensor, ndim: int) -> Tensor:
 
 
 def _centered(x: Tensor, ndim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the `_moments_over` of each channel."""
     return _moments_over(x, (-ndim, *range(2 - ndim, 0)))
 
 

@@ -257,7 +257,6 @@ def _counts(windows: Windows, axis: int, count_include_pad: bool) -> np.ndarray:
 
 
 def constant(values: np.ndarray, like: Tensor) -> Tensor:
-    """Return values on the host with the dtype and on the device of a tensor."""
     return Tensor(to_device(np.ascontiguousarray(values, like.dtype), like.device))
 
 

@@ -206,7 +206,6 @@ def _add(sums: dict[int, list[Any]], place: int, more: list[Any]) -> None:
 
 
 def _flat(x: Any) -> Any:
-    """Return sequences as a matrix."""
     return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
 
 

@@ -247,7 +247,6 @@ class Weights(NamedTuple):
 
 
 def order(steps: int, reverse: bool) -> range:
-    """Return the numbers of the steps, one after the other."""
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 

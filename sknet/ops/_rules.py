@@ -17,7 +17,6 @@ ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
-    """Return the common shape of the operands."""
     shapes = [tuple(x.shape) for x in operands if hasattr(x, "shape")]
     if shapes and shapes.count(shapes[0]) == len(shapes):  # mostly; NumPy's function takes long
         return shapes[0]
@@ -133,7 +132,6 @@ def check_floating(name: str, x: Any) -> None:
 
 
 def zeros_into(xp: Namespace, shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
-    """Return an array of zeros: `out`, unless that is None."""
     if out is None:
         return xp.zeros(shape, dtype=dtype)
     out.fill(0)

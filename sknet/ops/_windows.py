@@ -36,7 +36,6 @@ class Windows(NamedTuple):
 
     @property
     def grid(self) -> Pair:
-        """Number of windows along each axis."""
         rows, columns = (
             (n - d * (k - 1) - 1) // s + 1
             for n, k, s, d in zip(self.padded, self.kernel, self.stride, self.dilation, strict=True)
@@ -69,7 +68,6 @@ class Windows(NamedTuple):
 
     @property
     def are_apart(self) -> bool:
-        """True if no element is in two windows."""
         axes = zip(self.stride, self.kernel, self.dilation, strict=True)
         return all(s >= d * (k - 1) + 1 for s, k, d in axes)
 
@@ -108,7 +106,6 @@ def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair
 
 
 def windows_on(name: str, windows: Windows, rank: int) -> Windows:
-    """Return the windows."""
     if min(windows.grid) < 1:
         extents = [d * (k - 1) + 1 for d, k in zip(windows.dilation, windows.kernel, strict=True)]
         lengths = [tuple(n[2 - rank :]) for n in (extents, windows.padded)]

@@ -336,7 +336,6 @@ def _momentum(beta1: float, decay: float, count: int) -> float:
 
 
 def _product(beta1: float, decay: float, count: int) -> float:
-    """Return the product of all momenta up to an update."""
     # Every momentum is below beta1, so the product is negligible against 1 here.
     if beta1 == 0.0 or count * math.log(beta1) < -40.0:
         return 0.0

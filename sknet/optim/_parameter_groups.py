@@ -114,7 +114,6 @@ class Groups(Composite, Optimizer):
             optimizer.check_parameters({path: shapes[path] for path in paths})
 
     def _members(self, paths: Iterable[str]) -> list[tuple[Optimizer, list[str]]]:
-        """Return each optimizer with the paths of its parameters."""
         found: dict[str, list[str]] = {pattern: [] for pattern in self.groups}
         for path in paths:
             found[self._pattern_of(path)].append(path)

@@ -50,8 +50,6 @@ CHECKSUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)
 
 
 class Contents(NamedTuple):
-    """The contents of a file."""
-
     kind: str
     text: str
     arrays: dict[str, np.ndarray[Any, Any]]
@@ -104,7 +102,6 @@ def plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _header(
     contents: Contents, number: int, arrays: Mapping[str, np.ndarray[Any, Any]]
 ) -> tuple[bytes, bytes]:
-    """Return the bytes before and after the checksum, up to the arrays."""
     places, start = {}, 0
     for name, array in arrays.items():
         stop = start + array.nbytes
@@ -177,7 +174,6 @@ def _check_sum(path: Path, file: BinaryIO, size: int) -> None:
 
 
 def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
-    """Return the header, and the offset of the arrays."""
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
     if length > size - 8:

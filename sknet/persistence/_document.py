@@ -87,7 +87,6 @@ def read_within(path: "str | PathLike[str]") -> tuple[str, Any, int]:
 
 
 def _encoded(value: Any, place: str, arrays: "NamedArrays | JoinedArrays") -> Any:
-    """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
         return {ARRAY: arrays.added(place, value)}
     if isinstance(value, np.generic):

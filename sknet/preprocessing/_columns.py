@@ -51,7 +51,6 @@ class Column(ABC):
 
     @property
     def holds_integers(self) -> bool:
-        """True for a dtype of integers."""
         return str(self.values.dtype).lower().startswith(("int", "uint"))
 
     @abstractmethod
@@ -111,7 +110,6 @@ class SparseColumn(ArrayColumn):
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The values of all rows."""
         found: np.ndarray = self._matrix[:, [self._index]].toarray().ravel()
         return found
 
@@ -152,7 +150,6 @@ class PandasColumn(Column):
 
     @property
     def _own_zone(self) -> Any:
-        """The time zone of the dtype."""
         return getattr(self.values.dt, "tz", None) if self.values.dtype.kind == "M" else None
 
     def dates(self, zone: str | None) -> np.ndarray:
@@ -168,8 +165,6 @@ class PandasColumn(Column):
 
 
 class PolarsColumn(Column):
-    """A series of polars."""
-
     @property
     def holds_objects(self) -> bool:
         return type(self.values.dtype).__name__ in ("String", "Utf8")
@@ -254,7 +249,6 @@ def factorized(values: Iterable[Any], label: str) -> tuple[np.ndarray, list[Any]
 
 
 def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
-    """Return the columns of a frame or array."""
     n_columns = X.shape[1]
     labels = [f"column {i}" if names is None else f"column {names[i]!r}" for i in range(n_columns)]
     if hasattr(X, "iloc"):
@@ -295,7 +289,6 @@ def phases(dates: np.ndarray, period: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _phase(dates: np.ndarray, period: str) -> np.ndarray:
-    """Return the phase within a period, from 0 to 1."""
     if period in ("day", "week"):
         length = PERIODS[period]
         monday = 3 * DAY if period == "week" else 0  # 1970 began on a Thursday
@@ -415,7 +408,6 @@ def lasting(value: Any) -> Any:
 
 
 def to_number(value: Any, label: str, row: int) -> float:
-    """Return a value as a float, NaN if it is missing."""
     if isinstance(value, np.complexfloating):  # whose conversion only warns
         value = value.item()
     try:

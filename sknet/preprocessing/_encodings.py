@@ -33,7 +33,6 @@ class Target(FieldsAlone):
     }
 
     def take(self, rows: Any) -> "Target":
-        """Return the targets of some rows."""
         return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
 
     @cached_property
@@ -49,7 +48,6 @@ class Target(FieldsAlone):
 
 
 def target_of(y: Any, target_type: str) -> Target:
-    """Return checked targets."""
     y = np.asarray(y)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -108,7 +106,6 @@ def _named(count: int) -> tuple[str, ...]:
 
 
 def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
-    """Return the edges of the bins of a number."""
     low, high = values.min(), values.max()
     if piecewise is None or not has_several(values, 3):
         return {}
@@ -203,7 +200,6 @@ def smoothly_clipped(z: np.ndarray) -> np.ndarray:
 def encode_numbers(
     numbers: np.ndarray, out: np.ndarray, centers: Any, values: Any, phases: Any, bins: Any, flags: Any
 ) -> None:
-    """Write the outputs of numbers into `out`."""
     missing = np.isnan(numbers)
     filled = np.where(missing, centers, numbers)
     kept, middles, scales = values
@@ -229,8 +225,6 @@ def encode_numbers(
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """The encoding of a number."""
-
     name: str
     center: float
     scale: float
@@ -265,7 +259,6 @@ def fit_number(
     is_phase: bool = False,
     quartiles: Any = None,
 ) -> NumberColumn:
-    """Fit the encoding of a number."""
     usable = np.abs(values) < HUGE  # a comparison with NaN is False
     seen = values[usable]
     if not len(seen) or seen.min() == seen.max():
@@ -347,7 +340,6 @@ class Numbers:
 
     @cached_property
     def centers(self) -> np.ndarray:
-        """Replacement of each number where it is missing."""
         return np.array([column.center for column in self.columns])
 
     @property
@@ -364,8 +356,6 @@ class Numbers:
 
 @dataclass(frozen=True)
 class SparseNumbers:
-    """The encoding of the numbers of a sparse matrix."""
-
     names: tuple[str, ...]
     kept: np.ndarray
     scales: np.ndarray

@@ -93,7 +93,6 @@ class NativeRows(_HoldsAddresses):
         return found
 
     def encode(self, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-        """Write the outputs of some rows."""
         room = np.empty(self._n_numbers)
         arrays = self.fields, chosen, places, out, room
         fields, *addresses = (array.ctypes.data for array in arrays)

@@ -74,7 +74,6 @@ class Plan(FieldsAlone):
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the outputs, all unique."""
         found = [
             *self.numbers.names,
             *(() if self.sparse is None else self.sparse.names),
@@ -84,7 +83,6 @@ class Plan(FieldsAlone):
 
     @cached_property
     def width(self) -> int:
-        """Number of outputs."""
         return len(self.names)
 
     @cached_property
@@ -196,7 +194,6 @@ class Plan(FieldsAlone):
         return (*self.categories, *(means.column for means in self.value_means))
 
     def _coded(self, table: Table) -> Iterator[tuple[CategoryColumn, np.ndarray]]:
-        """Yield the encodings of codes with the codes of a table."""
         yield from zip(self.categories, table.codes.T, strict=True)
         for means in self.value_means:
             yield means.column, means.codes(table.numbers)
@@ -418,7 +415,6 @@ class FittedEncoder:
 
     @property
     def dtype(self) -> str:
-        """Dtype of the outputs."""
         return self._dtype
 
     @property

@@ -76,7 +76,6 @@ def numbers_of(values: Any, label: str) -> Any:
 
 
 def codes_of(values: Any, known: Any, label: str) -> Any:
-    """Return the codes of a column's levels."""
     codes = []
     for row, value in enumerate(values.tolist()):
         value = value.item() if isinstance(value, np.generic) else value
@@ -101,7 +100,6 @@ def of_texts(values: Any, kind: str, form: str, zone: Any, label: str) -> Any:
 
 
 def table_of(X: Any, columns: Any) -> Any:
-    """Return the numbers and the codes of a table, given what each column is."""
     numbers, codes = [], []
     for i, (label, kind, known, form) in enumerate(columns):
         values = X[:, i]
@@ -130,7 +128,6 @@ def table_of(X: Any, columns: Any) -> Any:
 def encoded(
     X: Any, columns: Any, sums: Any, numbers: Any, categories: Any, value_means: Any, width: int, dtype: str
 ) -> Any:
-    """Return the outputs of an encoder for a table."""
     table, codes = table_of(X, columns)
     table = with_sums(table, sums)
     codes += [value_codes(table[:, number], known) for number, known, _ in value_means]

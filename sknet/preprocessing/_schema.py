@@ -57,8 +57,6 @@ UNSEEN, MISSING = -2, -1
 
 @dataclass(frozen=True)
 class Table:
-    """A table as plain arrays."""
-
     numbers: np.ndarray
     codes: np.ndarray
     sparse: Any = None
@@ -70,11 +68,9 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return len(self.numbers)
 
     def take(self, rows: Any) -> "Table":
-        """Return some of the rows."""
         sparse = None if self.sparse is None else self.sparse[rows]
         return replace(self, numbers=self.numbers[rows], codes=self.codes[rows], sparse=sparse)
 
@@ -139,12 +135,10 @@ class Feature(FieldsAlone):
 
     @cached_property
     def codes(self) -> dict[Any, int]:
-        """The code of every level."""
         return {level: code for code, level in enumerate(self.levels)}
 
     @property
     def number_names(self) -> list[str]:
-        """Names of the numbers that it becomes."""
         turns = [f"{self.name}_{period}_{part}" for period in self.periods for part in ("sin", "cos")]
         if self.words is not None:
             return [f"{self.name}_text{i}" for i in range(self.words.directions.shape[1])]
@@ -315,7 +309,6 @@ class Schema(FieldsAlone):
         return found
 
     def extended(self, table: Table, sums: Sums) -> "tuple[Schema, Table]":
-        """Return the schema and a table that was read with it, with sums of numbers."""
         schema = replace(self, sums=sums)
         return schema, replace(table, numbers=with_sums(table.numbers, sums))
 
@@ -339,7 +332,6 @@ class Schema(FieldsAlone):
 
     @cached_property
     def _reads_rows(self) -> bool:
-        """True if values of a row can be read one by one."""
         return not self.is_sparse and all(f.kind != DATE and f.form is None for f in self.features)
 
     @cached_property

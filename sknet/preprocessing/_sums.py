@@ -77,7 +77,6 @@ def _filled(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bins_of(values: np.ndarray) -> Bins:
-    """Return bins of about as many values each."""
     ordered = np.sort(values)
     edges = np.unique(ordered[len(values) * np.arange(1, N_BINS) // N_BINS])
     indices = edges.searchsorted(values, side="right")

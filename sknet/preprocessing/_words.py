@@ -70,7 +70,6 @@ class Words(FieldsAlone):
 
     @cached_property
     def codes(self) -> Mapping[str, int]:
-        """The index of each term."""
         return {term: i for i, term in enumerate(self.terms)}
 
     def encode(self, values: Sequence[Any]) -> np.ndarray:

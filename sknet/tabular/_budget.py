@@ -54,7 +54,6 @@ def planned(
     seconds: float,
     n_jobs: int | None,
 ) -> tuple[list[Job], dict[str, Setting]]:
-    """Return the jobs that fit into some seconds, and their settings."""
     chosen, some, budget, least = list(jobs), dict(settings), 0.0, 0.0
     for chosen, some in _ever_fewer(jobs, {kind: settings[kind] for kind in costs}):
         least = max(_least_budget(job, some[job.kind]) for job in chosen)
@@ -135,7 +134,6 @@ def warn_of_more(
 
 
 def _steps(job: Job, setting: Setting) -> int:
-    """Return the number of updates in an epoch."""
     n_rows = len(job.rows[0])
     return -(-n_rows // min(setting.batch_size, n_rows))
 
@@ -251,11 +249,9 @@ class Progress:
         self._bar = shared_bar(self._works, self._text()) if verbose == "bar" else None
 
     def callbacks(self, setting: Setting) -> tuple[Callback, ...]:
-        """Return the callbacks for the training of a member."""
         return (_Ticks(self, work_of(setting)),) if self._bar is not None else ()
 
     def advance(self, work: int) -> None:
-        """Move the bar."""
         with self._lock:
             if self._bar is not None:
                 self._bar.update(work)

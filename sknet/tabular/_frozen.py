@@ -40,8 +40,6 @@ class Parts:
 
 
 class FrozenTabular(Predicts):
-    """An ensemble that only predicts."""
-
     _program: OfOneRow | None = None
     _stored_fields = {
         "_members": Each(list, Together(Member, FINITE)),
@@ -103,7 +101,6 @@ class FrozenTabular(Predicts):
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X."""
         return int(self._encoder.n_features_in_)
 
     @property

@@ -133,7 +133,6 @@ class _First:
             self._weights = [to_host(weight.data) for weight in member.model.module.first_weights()]
 
     def see(self, rows: _Replaced) -> None:
-        """Compute the products of some rows."""
         self._rows = rows
         self.base = np.hstack([rows.rows @ weight for weight in self._weights])
         self._replacing = np.hstack([weight[rows.places] for weight in self._weights])

@@ -195,7 +195,6 @@ class Setting:
         return (rate, FlatThenCosine(self.weight_decay, n_steps=n_steps)) if self.weight_decay else (rate,)
 
     def optimizer(self, schedules: tuple[Schedule, ...], scales: bool) -> BaseOptimizer:
-        """Return the optimizer of a member, which is Adam."""
         rate, *decay = schedules
         front = {"scale.weight": self.scale_factor} if scales else {}
         found: Optimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})

@@ -126,8 +126,6 @@ class Classifies(Predicts):
 
 
 class Regresses(Predicts):
-    """Numbers."""
-
     _targets: RealTargets
     _bounds: tuple[Any, Any]
 
@@ -176,8 +174,6 @@ STEPS = 10
 
 @dataclass(frozen=True)
 class Mix:
-    """The mix of the outputs of all kinds."""
-
     weights: dict[str, float]
     temperatures: dict[str, float]
     _stored_fields = {

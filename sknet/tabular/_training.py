@@ -342,12 +342,10 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return int(self.X.shape[0])
 
     @property
     def width(self) -> int:
-        """The number of columns of the encoding."""
         return sum(count for count, _ in self.blocks) or int(self.X.shape[1])
 
     @property
@@ -356,11 +354,9 @@ class Rows:
         return int(max(64, min(MOST_ROWS, MOST_ELEMENTS // self.width)))
 
     def take(self, chosen: Any) -> Any:
-        """Return encodings of some rows."""
         return decoded(self.X[chosen], self.blocks) if self.blocks else self.X[chosen]
 
     def batches(self, model: Model, size: int) -> Batches:
-        """Return the rows as batches for the training loop."""
         return Batches(self.X, self.y, self.weight, size, model.dtype, model.device)
 
 
@@ -418,7 +414,6 @@ class Member:
 
 
 def loss_with(loss: Loss, label_smoothing: float) -> Loss:
-    """Return a loss with label smoothing, if it is a log loss."""
     if not label_smoothing:
         return loss
     if isinstance(loss, WithOffset):

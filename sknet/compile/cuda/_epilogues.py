@@ -66,14 +66,12 @@ class _Chain(NamedTuple):
 
     @property
     def result(self) -> Variable:
-        """Variable to which the product is written."""
         return self.finish.output
 
     def plus(self, equation: Equation, **changed: Any) -> "_Chain":
         return _Chain(self.finish._replace(**changed), (*self.equations, equation))
 
     def of_parts(self, parts: tuple[str, ...]) -> "_Chain":
-        """Return it with the names of its parts."""
         return _Chain(self.finish._replace(parts=parts), self.equations)
 
 
@@ -167,7 +165,6 @@ class _Products:
         return x.dtype == result.dtype and step == ghost.itemsize and stride % ALIGNMENT == 0
 
     def is_like(self, x: Variable, result: Variable) -> bool:
-        """Tell whether a value is contiguous and of the dtype of a result."""
         return x.dtype == result.dtype and self._views.is_contiguous(x)
 
     def is_stored_like(self, x: Variable, result: Variable) -> bool:

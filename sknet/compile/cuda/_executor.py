@@ -115,7 +115,6 @@ class GroupWriter(ABC):
             self._call(group)
 
     def _new_name(self, kind: str) -> str:
-        """Return a name for the next kernel."""
         return self._writer.new_name(f"{kind}{len(self._kernels)}")
 
     def _call(self, group: Group) -> None:
@@ -134,7 +133,6 @@ class GroupWriter(ABC):
                 self._writer.comment(first, str(equation.output))
 
     def _by_rule(self, equation: Equation) -> None:
-        """Write an equation that has kernels of its own."""
         for step in by_rule(equation, self._writer, self._owner, partial(next, self._own_names)):
             if isinstance(step, Kernel):
                 self._launch(step, [equation.primitive.name])
@@ -429,7 +427,6 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
-    """Add the calls that compute one equation."""
     CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
 
 
@@ -563,7 +560,6 @@ def _of_product(views: Views, equation: Equation) -> Iterator[Variable]:
 
 
 def _of_recurrence(views: Views, equation: Equation) -> Iterator[Variable]:
-    """Yield what is not contiguous."""
     yield from (x for x in equation.variables if not views.is_contiguous(x))
 
 

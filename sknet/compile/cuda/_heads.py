@@ -199,8 +199,6 @@ def head_kernel(name: str, group: Group, plan: Plan, precision: str, is_wide: bo
 
 
 class _Operand(NamedTuple):
-    """A factor in memory."""
-
     plan: Plan
     names: Mapping[Variable, str]
     x: Variable

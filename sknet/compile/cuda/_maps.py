@@ -43,7 +43,6 @@ class UntranslatableError(Exception):
 
 
 def literal(value: Any, dtype: Any) -> str:
-    """Return the text of a number in C."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return "true" if value else "false"
@@ -87,7 +86,6 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
 
 
 def formula(expression: str, dtype: Any) -> str:
-    """Return a scalar expression of any names in C."""
     tree = parsed(expression)
     names = {node.id: node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return _Translator(names, np.dtype(dtype)).text(tree, outermost=True)
@@ -101,7 +99,6 @@ def needed(equation: Equation) -> list[Variable]:
 
 
 def type_of(dtype: Any) -> str:
-    """Return the name of a dtype in C."""
     found = TYPES.get(np.dtype(dtype).name)
     if found is None:
         raise UntranslatableError(f"{dtype} has no type in C")
@@ -241,8 +238,6 @@ HEAD = re.compile(r'extern "C" __global__ void \w+\(')
 
 
 class Kernel(NamedTuple):
-    """One kernel."""
-
     name: str
     text: str
     helpers: frozenset[str]
@@ -257,7 +252,6 @@ class Kernel(NamedTuple):
 
     @property
     def parameters(self) -> str:
-        """The parameters in C."""
         return self.text[self.text.index("(") + 1 : self.text.index(")\n{")]
 
     def function(self, name: str, first: str = "") -> str:
@@ -481,7 +475,6 @@ class MapWriter:
 
     @property
     def index_kind(self) -> str:
-        """The type of indices."""
         return "unsigned int" if self.is_narrow else "unsigned long long"
 
     def taken(self, used: set[str]) -> list[str]:
@@ -489,7 +482,6 @@ class MapWriter:
         return [self.names[x] for x in self.arguments if self.names[x] in used]
 
     def parameters(self, used: set[str]) -> list[str]:
-        """Return the parameters of such a kernel."""
         return [
             f"{'' if x in self.stored else 'const '}{type_of(self.plan.views.dtype(x))} *{self.names[x]}"
             for x in self.arguments

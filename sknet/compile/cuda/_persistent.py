@@ -152,8 +152,6 @@ NO_ENDING = Ending((), None, None, 0.0)
 
 
 class _PhaseWriter(GroupWriter):
-    """Writes the phases of a plan."""
-
     def __init__(self, plan: Plan, owner: Backend) -> None:
         self._phases: list[Kernel | _Product | _Copy] = []
         super().__init__(plan, owner, exact=False)
@@ -404,7 +402,6 @@ class _Result(NamedTuple):
     is_aligned: bool
 
     def lines(self, tiles: _Tiles) -> Iterator[str]:
-        """Yield statements that store a tile."""
         down, across = _steps(self.out)
         wide = self.is_aligned and across == 1 and down % 4 == 0 and tiles.columns % 4 == 0
         for i in range(tiles.rows):

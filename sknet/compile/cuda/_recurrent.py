@@ -31,8 +31,6 @@ __all__: list[str] = []
 
 
 class Formulas(NamedTuple):
-    """A cell."""
-
     forward: Mapping[str, str]
     backward: Mapping[str, str]
     saved: tuple[str, ...] = ()
@@ -130,7 +128,6 @@ class Network:
         return math.prod(self.tape[0][1:])
 
     def flat(self, width: int) -> Shape:
-        """Return the shape of what all rows have in all steps, as a matrix."""
         return self.rows * self.steps, width
 
     def rooms(self) -> Mapping[str, tuple[Shape, Any]]:
@@ -170,7 +167,6 @@ class Repeated(NamedTuple):
     names: list[str]
 
     def on(self, arrays: Mapping[str, Name]) -> Kernel:
-        """Return the kernel on arrays, by their names in C."""
         return self.kernel._replace(arguments=[arrays[x] for x in self.names])
 
 
@@ -184,7 +180,6 @@ class Text:
     # -- arrays -------------------------------------------------------------------------------
 
     def part(self, array: Name, *index: int | slice) -> Name:
-        """Return the name of a part of an array."""
         return self.task.writer.part(array, *index)
 
     def at_step(self, array: Name, k: int) -> Name:
@@ -196,7 +191,6 @@ class Text:
         return self.task.writer.shaped(array, *shape)
 
     def turned(self, matrix: Name) -> Name:
-        """Return that of a transposed matrix."""
         return self.task.writer.turned(matrix, (1, 0))
 
     def sections(self, flat: Name, shapes: Iterable[Shape]) -> list[Name]:
@@ -475,7 +469,6 @@ class _Backward(Text):
         return f"passed if was_over else {through}" if self.net.has_ends else through
 
     def places(self) -> dict[str, str]:
-        """Return the places of what is read."""
         net = self.net
         outputs = net.row_of_outputs
         return {

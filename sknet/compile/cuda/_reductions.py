@@ -148,7 +148,6 @@ class Reducer(NamedTuple):
     counts: str = ""
 
     def text(self) -> str:
-        """Return the C source."""
         lines = {"thread": self._thread, "lanes": self._lanes, "block": self._block, "tile": self._tile}
         body = "\n".join(f"    {line}" for line in lines[self.schedule.kind]())
         return f'extern "C" __global__ void {self.head}\n{{\n{body}\n}}\n'
@@ -253,7 +252,6 @@ class Reducer(NamedTuple):
     def _piece(
         self, totals: Sequence[Total], loop: Loop, piece: str, first: str = "threadIdx.x", step: int = BLOCK
     ) -> list[str]:
-        """Return the loop over one piece of the elements."""
         if loop.pieces == 1:
             return self._loop(totals, loop, first, str(loop.size), step)
         lines = [f"const {self.index_type} start = ({self.index_type})({piece}) * {loop.length};"]
@@ -298,7 +296,6 @@ class Reducer(NamedTuple):
     # -- parts --------------------------------------------------------------------------------
 
     def _first(self) -> str:
-        """Return the number of the first thread of a block."""
         wide = "" if self.index_type == "unsigned int" else f"({self.index_type})"
         return f"{wide}blockIdx.x * blockDim.x"
 
@@ -454,7 +451,6 @@ def axes_of(equation: Equation) -> tuple[int, ...]:
 
 
 def _start(equation: Equation) -> str:
-    """Return the total of no elements."""
     name, dtype = equation.primitive.name, equation.output.dtype
     held = _held(dtype)
     if name not in ("max", "min"):
@@ -728,7 +724,6 @@ def has_operands(equation: Equation, made: set[Variable], reduction: Equation) -
 
 
 def row_kernel(name: str, group: Group, plan: Plan) -> Kernel:
-    """Return the kernel of a group with reductions within rows."""
     writer = RowWriter(group, plan)
     width, kind, n_rows = writer.width, writer.index_kind, writer.n_rows
     first = "blockIdx.x" if writer.is_narrow else f"({kind})blockIdx.x"
@@ -750,12 +745,10 @@ class RowWriter(MapWriter):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return math.prod(self.whole[:-1])
 
     @property
     def width(self) -> int:
-        """Number of lanes of a row."""
         return lanes_for(self.length)
 
     def body(self, *more: str) -> tuple[list[str], set[str]]:

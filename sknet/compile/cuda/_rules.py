@@ -105,7 +105,6 @@ class Task:
 
     @cached_property
     def windows(self) -> Windows:
-        """Windows of a pool or a convolution."""
         return windows_of(self.equation)
 
     def at(self, x: Variable, c_name: str, *place: str) -> str:
@@ -370,7 +369,6 @@ class _Forms(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Elements of a kernel."""
         return self.channels // self.groups * math.prod(self.kernel)
 
     def columns(self, n: int) -> tuple[int, ...]:
@@ -425,7 +423,6 @@ class _Convolution:
             yield Fill(self.room(2, x.shape), self.task.writer.name(x))
 
     def as_matrix(self, x: Variable) -> Name:
-        """Return the name of kernels as matrices."""
         if self.task.writer.plan.views.is_contiguous(x):
             return self.task.writer.reshaped(x, self.forms.weight)
         return self.room(2, self.forms.weight)
@@ -470,7 +467,6 @@ class _Convolution:
         return self.task.kernel(math.prod(sizes), names, body)
 
     def added_up(self, start: int, n: int) -> Kernel:
-        """Return the kernel that adds the columns up in images."""
         task, out = self.task, self.task.output
         (rows, columns), (height, width) = self.forms.kernel, self.forms.grid
         place = f"((((c * {rows} + a) * {columns} + b) * {n} + s) * {height} + h) * {width} + w"
@@ -711,7 +707,6 @@ class _TiledConvolution:
                 yield f"const {kind} {to}{a}{b} = {self._sum(line, [f'{to}_{a}{k}' for k in range(n)])};"
 
     def _sum(self, factors: Sequence[float], names: Sequence[str]) -> str:
-        """Return the sum of products of factors and numbers."""
         dtype, text = self.task.output.dtype, ""
         for factor, name in zip(factors, names, strict=True):
             term = name if abs(factor) == 1 else f"{literal(abs(factor), dtype)} * {name}"

@@ -249,7 +249,6 @@ def offset(place: tuple[int, ...], steps: Sequence[int]) -> int:
 
 
 def strides_over(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of an array that is broadcast to a shape."""
     return (
         *[0] * (len(shape) - x.ndim),
         *[0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)],

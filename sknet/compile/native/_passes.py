@@ -40,14 +40,12 @@ class NativeGates:
         return None not in found and dtype.char in "fd"
 
     def lstm_forward(self, z: Any, q: Any, b: Any, gates: Any, cell: Any, hidden: Any, new_cell: Any) -> bool:
-        """Compute a step of an LSTM."""
         if z.strides[1] != z.itemsize or z.dtype != gates.dtype or not z.flags.aligned:
             return False
         states = (cell, new_cell, hidden, None, None, None, None)
         return self._step(Work.LSTM_FORWARD, z, z.strides[0], (q, b, gates, *states))
 
     def lstm_steps(self, z: Any, w: Any, b: Any, first: Any, reverse: bool, memory: tuple[Any, ...]) -> bool:
-        """Compute all steps of an LSTM."""
         outputs, gates, cells, hidden, product = memory
         if z.strides[2] != z.itemsize or outputs.strides[2] != z.itemsize:
             return False

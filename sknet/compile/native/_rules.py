@@ -525,7 +525,6 @@ Rule = Callable[[Tape, Call], bool]  # appends instructions, or returns False
 
 
 def translated(tape: Tape, call: Call) -> bool:
-    """Append instructions for a call."""
     rule = _rule_of(call.function)
     return rule is not None and rule(tape, call)
 

@@ -35,11 +35,9 @@ class HostCalls:
 
     @property
     def count(self) -> int:
-        """Number of functions that can be called."""
         return len(self._functions)
 
     def add(self, function: Callable[[], object]) -> int:
-        """Append a function; return its number."""
         self._functions.append([function])
         return len(self._functions) - 1
 
@@ -411,5 +409,4 @@ class NativeStep:
 
 @cache
 def _codes(target: np.dtype[Any]) -> dict[np.dtype[Any], int | None]:
-    """Return how numbers of each dtype are copied."""
     return {each: code(each, target) for each in map(np.dtype, GIVEN)}

@@ -170,7 +170,6 @@ class _Parts:
         self.equations.append(Equation(PRIMITIVES[name], values, {}, equation.output))
 
     def _operation(self, node: ast.expr, operands: dict[str, Operand]) -> tuple[str, tuple[Operand, ...]]:
-        """Return the name of the last operation of an expression, and its operands."""
         if (inner := _under_a_sigmoid(node)) is not None:
             name, of = "sigmoid", [inner]  # whose exponential may be infinite without a warning
         elif isinstance(node, ast.BinOp):

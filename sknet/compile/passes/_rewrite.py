@@ -20,8 +20,6 @@ class Rule(Protocol):
 
 
 class Rules:
-    """Rules, by the name of the primitive that they rewrite."""
-
     def __init__(self, *others: "Rules") -> None:
         self._table: dict[str, list[Rule]] = {}
         self._merged: dict[str, list[Rule]] = {}
@@ -52,11 +50,9 @@ class Rules:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all rules."""
         return frozenset(rule.__name__ for rules in self._table.values() for rule in rules)
 
     def only(self, *names: str) -> "Rules":
-        """Return the rules of these names, in the same order."""
         found = Rules()
         for primitive, rules in self._table.items():
             found._table[primitive] = [rule for rule in rules if rule.__name__ in names]
@@ -86,7 +82,6 @@ class Rewriter:
         self._n_viewed = 0
 
     def run(self, graph: Graph) -> Graph:
-        """Walk over the equations; return the new graph."""
         renamed = self._renamed
         for equation in graph.equations:
             output = equation.output

@@ -216,11 +216,9 @@ class _Named(Module):
             self._enter(name, value)
 
     def keys(self) -> list[str]:
-        """Return the names, in order."""
         return list(self._entries())
 
     def values(self) -> list[Any]:
-        """Return the entries, in order."""
         return [self[name] for name in self.keys()]
 
     def items(self) -> list[tuple[str, Any]]:

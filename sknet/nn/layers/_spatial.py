@@ -618,7 +618,6 @@ class ChannelsLast(Module):
 
 
 def _permuted(x: Tensor, order: tuple[int, ...]) -> Tensor:
-    """Return x with its last axes in another order."""
     first = x.ndim - len(order)
     return permute_dims(x, (*range(first), *[first + axis for axis in order]))
 

@@ -103,8 +103,6 @@ DECAY: list[Any] = [SHARE, Schedule, _OF_PROGRESS]
 
 
 class Called(Schedule):
-    """A user's function as a schedule."""
-
     def __init__(self, function: Callable[[Progress], float]) -> None:
         self.function = function
 
