@@ -173,7 +173,7 @@ class Compiled:
     @cached_property
     def _inputs(self) -> list[Any]:
         """The array of every slot."""
-        variables = self.graph.inputs
+        variables = [leaf for leaf in self._takes.leaves if isinstance(leaf, Variable)]
         with self._owner.activate(self.device):
             found = zip(variables, self._given, strict=True)
             return [self._zeros(x) if array is None else array for x, array in found]

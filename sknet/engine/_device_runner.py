@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -15,9 +15,11 @@ from sknet._tree import leaves
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
 from sknet.compile._compile import before_last
-from sknet.compile.cuda._maps import Kernel
+from sknet.compile._graph import widened
+from sknet.compile._plan import HALF
+from sknet.compile.cuda._maps import TO_HALF, Kernel
 from sknet.compile.cuda._persistent import Phases
-from sknet.core import Tensor
+from sknet.core import Tensor, bind
 from sknet.device import (
     Device,
     Feed,
@@ -54,10 +56,10 @@ NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 COPIED = {
     1: "char",
     2: "short",
-    4: "int",
+    4: "float",
     8: "long long",
     16: "float4",
-}  # in C, by bytes, which are only moved
+}  # in C, by bytes, which are moved, or float32 that is rounded
 
 # In `at` are the number of a step, that of the first one that is not made, and the rows of the order and of
 # the outputs where step 0 would begin. A block begins with the rows and numbers of its first step; the last
@@ -90,7 +92,15 @@ TURN = """\
 FIRST, NEXT = "next = at[0]", "done = at[0], next = done + 1"
 TAKEN = """\
         for ({index} i = thread; i < {size}; i += threads)
-            to{n}[{place}] = from{n}[of{n}[at[2] + next * {n_rows} + i / {width}] * {stride}{element}];
+            to{n}[{place}] = {how}(from{n}[of{n}[at[2] + next * {n_rows} + i / {width}] * {stride}{element}]);
+"""
+TO_HALVES = """\
+__device__ long long to_halves(float4 x)
+{
+    const unsigned int low = to_half(x.x) | (unsigned int)to_half(x.y) << 16;
+    const unsigned int high = to_half(x.z) | (unsigned int)to_half(x.w) << 16;
+    return (long long)(low | (unsigned long long)high << 32);
+}
 """
 REPORT = """\
     if (thread < 3)
@@ -108,6 +118,12 @@ class Taken(NamedTuple):
     order: Any
     source: Any
     slot: Any
+
+    @property
+    def ratio(self) -> int:
+        """The bytes of a number there for each in the slot: 2 if float32 is rounded to bfloat16."""
+        ratio: int = self.source.dtype.itemsize // self.slot.dtype.itemsize
+        return ratio
 
 
 class Left(NamedTuple):
@@ -195,7 +211,7 @@ class Ring:
     def _taken(self, n: int, each: Taken, index: str) -> str:
         """Return the loop that copies rows."""
         source, n_rows, unit = each.source, each.slot.shape[0], self._unit(each)
-        width, step = (_row_bytes(x) // unit for x in (source, each.slot))
+        width, step = _row_bytes(source) // unit, _row_bytes(each.slot) * each.ratio // unit
         along = 1 if source.ndim != 2 else source.strides[1] // source.dtype.itemsize
         element = f" + i % {width}" if width > 1 else ""
         place = "i" if step == width else f"i / {width} * {step}{element}"
@@ -205,19 +221,20 @@ class Ring:
             "n_rows": n_rows,
             "width": width,
             "stride": source.strides[0] // unit,
+            "how": "" if each.ratio == 1 else "to_half" if unit == source.dtype.itemsize else "to_halves",
         }
         return TAKEN.format(n=n, index=index, place=place, element=element, **counts)
 
     def _unit(self, each: Taken) -> int:
         """Return how many bytes of a row are moved at once: as many as divide what is moved."""
-        source, slot = each.source, each.slot
+        source, slot, ratio = each.source, each.slot, each.ratio
         itemsize: int = source.dtype.itemsize
         if source.ndim == 2 and source.shape[1] > 1 and source.strides[1] != itemsize:
             return itemsize
-        steps = _row_bytes(source), _row_bytes(slot), source.strides[0]
-        for nbytes in (16, 8, 4, 2):
-            fits = all(step % nbytes == 0 for step in steps)
-            if nbytes > itemsize and fits and all(self._owner.is_aligned(x, nbytes) for x in (source, slot)):
+        steps = _row_bytes(source), _row_bytes(slot) * ratio, source.strides[0]
+        for nbytes in (16, 8, 4, 2)[: 4 if ratio == 1 else 1]:
+            fits = nbytes > itemsize and all(step % nbytes == 0 for step in steps)
+            if fits and all(self._owner.is_aligned(*x) for x in ((source, nbytes), (slot, nbytes // ratio))):
                 return nbytes
         return itemsize
 
@@ -234,18 +251,22 @@ class Ring:
     ) -> Callable[[], None]:
         """Return what launches a kernel for `n` elements, each with a thread, up to so many; with another."""
         index, functions = index_type(n), ""
-        units = {f"{way}{i}": self._unit(each) for i, each in enumerate(taken) for way in ("from", "to")}
+        units = {f"from{i}": self._unit(each) for i, each in enumerate(taken)}
+        units |= {f"to{i}": units[f"from{i}"] // each.ratio for i, each in enumerate(taken)}
+        halved = [units[f"to{i}"] for i, each in enumerate(taken) if each.ratio > 1]
+        helpers = ([TO_HALF] if halved else []) + ([TO_HALVES] if max(halved, default=0) > 2 else [])
         parameters = [f"{type_of(key, units.get(key, x.dtype.itemsize))} *{key}" for key, x in arrays.items()]
         threads = min(THREADS, -(-n // WARP) * WARP)
         blocks = min(-(-n // threads), MOST_BLOCKS)
         if kernel is not None:
-            functions = "".join(sorted(kernel.helpers)) + kernel.function("update") + "\n"
+            helpers = [*sorted(kernel.helpers.difference(helpers)), *helpers]
+            functions = kernel.function("update") + "\n"
             parameters = [kernel.parameters, *parameters]
             moved = f"    update({', '.join(kernel.arguments)});\n{moved}"
             threads, blocks = kernel.threads, max(blocks, kernel.blocks)
         text = TURN.format(
             name=name,
-            functions=functions,
+            functions="".join(helpers) + functions,
             parameters=", ".join(parameters),
             counted=counted,
             index=index,
@@ -304,13 +325,14 @@ class DeviceRows:
     def _is_resident(self, X: Any, dtype: Any) -> bool:
         return bool(is_array(X) and X.dtype == dtype and device_of(X) == self._batches.device)
 
-    def example(self, n_rows: int, width: int | None = None) -> Batch:
-        """Return inputs, targets and weights (or None) of the first rows; these may have another width."""
+    def example(self, n_rows: int, width: int | None = None, dtype: Any = None) -> Batch:
+        """Return inputs, targets and weights (or None) of the first rows; inputs in a form, if given."""
         batches = self._batches
         zeros = backend(batches.device.kind).zeros
 
-        def one(x: Any, dtype: Any) -> Any:
-            return zeros((n_rows, *(x.shape[1:] if width is None else (width,))), dtype, batches.device)
+        def one(x: Any, known: Any) -> Any:
+            shape = n_rows, *(x.shape[1:] if width is None else (width,))
+            return zeros(shape, known if dtype is None else dtype, batches.device)
 
         X = each_input(one, self._X, self._dtypes)
         return Batch(X, *batches.take_targets(slice(0, n_rows)))
@@ -422,15 +444,19 @@ class DeviceRows:
             found += [Taken(self._places, chunks[name], slot) for name, slot in fed]
         return found
 
-    def padded_width(self, n_rows: int) -> int | None:
-        """Return how many numbers the rows of a step have if they begin at multiples of 16 bytes."""
-        # None if they do already, are few, or are written by the host.
+    def forms(self, n_rows: int, precision: str) -> Iterator[tuple[int, Any]]:
+        """Yield widths and dtypes in which products may read the rows of a step faster, best first."""
+        # Rows begin at multiples of 16 bytes, and are rounded as products in bfloat16 do. There are none if
+        # rows are few, or written by the host.
         X, dtype = self._X, self._dtypes
         if isinstance(X, dict) or X.ndim != 2 or not (self._is_there or self._fed):
-            return None
-        unit, width = PADDED // math.gcd(PADDED, dtype.itemsize), X.shape[1]
-        found = -(-width // unit) * unit
-        return found if found != width > unit and n_rows * width >= LEAST_PADDED else None
+            return
+        width = X.shape[1]
+        for each in [HALF, dtype] if precision == "bfloat16" and dtype == np.float32 else [dtype]:
+            unit = PADDED // math.gcd(PADDED, each.itemsize)
+            found = -(-width // unit) * unit
+            if width > unit and n_rows * width >= LEAST_PADDED and (found, each) != (width, dtype):
+                yield found, each
 
     def _inputs(self, slots: DeviceInputs) -> list[tuple[Any, Any, bool, Any]]:
         """Return inputs, with slot, whether the rows are on the device, and the name if there are several."""
@@ -523,20 +549,18 @@ class DeviceSteps(Steps):
     def program_for(self, n_rows: int) -> Compiled:
         found = self._programs.get(n_rows)
         if found is None:
-            width = self._rows.padded_width(n_rows)
-            found = None if width is None else self._program(n_rows, width)
-            if found is None or not _is_multiplied(found):
-                found = self._program(n_rows)
+            made = (self._program(n_rows, *form) for form in self._rows.forms(n_rows, self.model.precision))
+            found = next(filter(_is_multiplied, made), None) or self._program(n_rows)
             self._programs[n_rows] = found
         return found
 
-    def _program(self, n_rows: int, width: int | None = None) -> Compiled:
-        """Return the program of a step whose rows have this many numbers, or as many as those of the data."""
+    def _program(self, n_rows: int, width: int | None = None, dtype: Any = None) -> Compiled:
+        """Return the program of a step whose rows have a width and a dtype, or those of the data."""
         columns = None if width is None else self.batches.X.shape[1]
         function = step_function(
-            self.model, self.batches.weight is not None, self.check_finite, columns=columns
+            self.model, self.batches.weight is not None, self.check_finite, columns=columns, dtype=dtype
         )
-        args = self._state._replace(**self._rows.example(n_rows, width)._asdict())
+        args = self._state._replace(**self._rows.example(n_rows, width, dtype)._asdict())
         check_repeatable(self.model, function, args)
         return compiled(function, args, donate=range(5), slots=self._state)
 
@@ -764,9 +788,10 @@ def step_function(
     check_finite: bool,
     is_masked: bool = False,
     columns: int | None = None,
+    dtype: Any = None,
 ) -> Callable[..., DeviceOutputs]:
     """Return the pure function from all state and a batch to the new state, the output and a report."""
-    # The rows of a batch may have more than the `columns` that the model takes.
+    # The rows of a batch may have more than the `columns` that the model takes, and be bfloat16.
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 
@@ -782,6 +807,7 @@ def step_function(
         weight: Tensor | None,
         key: Any = None,
     ) -> DeviceOutputs:
+        X = bind(widened, (X,), {}) if dtype is HALF else X
         X = X if columns is None else X[:, :columns]
         found = evaluate(flat, None, untrained, X, y, weight, counter, key=key)
         data, penalty, changed = found.data, found.penalty, found.changed

@@ -330,6 +330,15 @@ def of_halves() -> Programs:
 
     yield "reductions of bfloat16", product
 
+    def rows(width: int) -> None:
+        of = [((64,), np.int64), ((64, width), "f4"), ((64, 48), np.uint16), ((3,), "f4"), ((64, 3), "f4")]
+        order, X, slot, report, output = (backend(DEVICE.kind).zeros(*each, DEVICE) for each in of)
+        taken = [Taken(order, X, slot)]
+        Ring(DEVICE, report, 4, "f4").turn(PROGRAM, 64, taken, Left(report, output, None), is_plain=False)
+
+    for width in (43, 48):
+        yield f"rows of {width} numbers that are rounded", partial(rows, width)
+
 
 def of_scores() -> Programs:
     """What counts right labels."""

@@ -14,11 +14,18 @@ from tests.compile.executors.device.test_halves import (
     model_on,
     test_a_fit_is_that_by_hand,
     test_errors_of_two_layers_against_float64,
+    test_gathered_rows_have_the_bits_of_numpys_roundings,
+    test_rows_are_rounded_as_they_are_gathered,
 )
 from tests.devices.rounding import from_halves, to_halves
 from tests.engine.precisions import host
 
-__all__ = ["test_a_fit_is_that_by_hand", "test_errors_of_two_layers_against_float64"]
+__all__ = [
+    "test_a_fit_is_that_by_hand",
+    "test_errors_of_two_layers_against_float64",
+    "test_gathered_rows_have_the_bits_of_numpys_roundings",
+    "test_rows_are_rounded_as_they_are_gathered",
+]
 
 pytestmark = pytest.mark.gpu
 

@@ -99,9 +99,9 @@ class _Splits:
 
 # -- arrays between products in bfloat16, in half the memory -----------------------------------
 # The factors of all products are stored with 8 bits of exponent and 7 of the fraction, and so is what
-# kernels make of a product on its way to the next one. Everything else is float32: inputs, of which
-# products have copies, with them parameters and moments; losses; gradients of parameters; totals; and all
-# computation.
+# kernels make of a product on its way to the next one. An input may be given so. Everything else is float32:
+# other inputs, of which products have copies, with them parameters and moments; losses; gradients of
+# parameters; totals; and all computation.
 
 
 class Halves(NamedTuple):
@@ -143,7 +143,9 @@ class _Halves:
         self._copies: dict[Operand, Variable] = {}
         self._copied: dict[Variable, Variable] = {}
         factors = {self._views.root(x) for e in products for x in e.variables}
-        self._arrays = {x for x in factors if self._is_apt(x)}
+        widened = [e for e in graph.equations if e.primitive is own.widened]
+        self._given = {e.output: e.operands[0] for e in widened if self._is_factor(e.output)}
+        self._arrays = {x for x in factors if x in self._given or self._is_apt(x)}
         for equation in products:
             self._arrays |= self._between(equation.output)
 
@@ -151,6 +153,8 @@ class _Halves:
         """Return the graph in which products read such arrays."""
         taken = set[Equation]()
         for equation in self._graph.equations:
+            if equation.output in self._given:
+                continue
             if equation in self._products:
                 operands = tuple(self._half(x) for x in equation.operands)
                 equation = Equation(equation.primitive, operands, equation.params, equation.output)
@@ -158,8 +162,18 @@ class _Halves:
             elif equation.primitive.name == "add" and equation.output in self._arrays:
                 equation = equation.reading(tuple(self._bias(x, equation.output) for x in equation.operands))
             self._equations.append(equation)
-        graph = self._graph.replaced(equations=self._equations)
+        given = {of: x for x, of in self._given.items()}
+        inputs = [given.get(x, x) for x in self._graph.inputs]
+        graph = self._graph.replaced(inputs=inputs, equations=self._equations)
         return Halves(graph, frozenset(taken), {x: x for x in self._arrays} | self._copied)
+
+    def _is_factor(self, x: Variable) -> bool:
+        """Tell whether products alone read an array, and views of it."""
+        users = self._users.get(x, [])
+        is_inner = x not in self._graph.outputs
+        return is_inner and all(
+            e in self._products or (self._views.is_view(e) and self._is_factor(e.output)) for e in users
+        )
 
     def _is_apt(self, x: Variable) -> bool:
         """Tell whether kernels and products alone make and read an array, and views of it."""

@@ -7,10 +7,11 @@ from sknet import Model, nn, ops
 from sknet.compile import compile
 from sknet.device import HALVES, active, to_device, to_host
 from sknet.engine import fit_many
+from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
 from tests.devices import fake
 from tests.devices.rounding import from_halves, to_halves
-from tests.engine.loop.test_device_steps import LAYERS, data
+from tests.engine.loop.test_device_steps import LAYERS, data, steps_in
 from tests.engine.precisions import host
 
 RNG = np.random.default_rng(0)
@@ -214,6 +215,77 @@ def test_many_fits_are_what_each_is_alone(fake_device, limits):
         )
         for one, same in zip(host(model).values(), host(other).values(), strict=True):
             assert np.linalg.norm(one - same) < 2e-2 * np.linalg.norm(same)
+
+
+PLACES = {
+    "host": lambda X, place: X,
+    "device": to_device,
+    "in columns": lambda X, place: to_device(np.asfortranarray(X), place),
+    "some columns": lambda X, place: to_device(np.repeat(X, 2, axis=1), place)[:, ::2],
+    "some rows": lambda X, place: to_device(np.repeat(X, 2, axis=0), place)[::2],
+    "from the second number": lambda X, place: to_device(np.insert(X, 0, 0, axis=1), place)[:, 1:],
+}
+LARGE = "elements from which rows are padded"
+
+
+def steps_from(X, y, place, layers=(), size=64):
+    modules = [*layers, nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 36)]
+    settings = {"dtype": "bfloat16", "device": place, "random_state": 0}
+    model = Model(nn.Sequential(*modules), "squared_error", Adam(1e-2), **settings)
+    return steps_in(model, X, y, size)
+
+
+def losses_of(steps):
+    order, found = np.random.default_rng(0).permutation(N), []
+    with active(steps.model.device, "bfloat16"):
+        while len(found) < steps.batches.n_batches:
+            found += list(steps.run(order, len(found)).losses)
+    return [np.array(found), *host(steps.model).values()]
+
+
+@pytest.mark.parametrize("width", [40, 43])
+@pytest.mark.parametrize("where", [*PLACES, "chunks"])
+def test_rows_are_rounded_as_they_are_gathered(where, width, place, limits, monkeypatch):
+    """To the bits of copies, in a launch less a step."""
+    X, y = draws((N, width), (N, 36))
+    if where == "chunks":
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    given = PLACES.get(where, PLACES["host"])(X, place)
+    found = []
+    for least, dtype in ((1, np.uint16), (1 << 16, np.float32)):
+        limits(LARGE, least)
+        steps = steps_from(given, y, place)
+        slot = steps.program_for(64).slots.X
+        assert (slot.dtype, slot.shape[1]) == (dtype, -(-width // 8) * 8 if least == 1 else width)
+        found.append(losses_of(steps))
+    for rounded, copied in zip(*found, strict=True):
+        np.testing.assert_array_equal(rounded, copied)
+
+
+@pytest.mark.parametrize("width", [40, 43])
+def test_gathered_rows_have_the_bits_of_numpys_roundings(width, place, limits):
+    limits(LARGE, 1)
+    X, y = draws((N, width), (N, 36))
+    bits = np.array([0x7F800001, 0xFFC00000, 0x7FFFFFFF], np.uint32).view(np.float32)
+    X[5:8, : len(VALUES)], X[9, -3:] = VALUES, bits
+    steps, order = steps_from(to_device(X, place), y, place, size=N), np.arange(N)[::-1]
+    with active(place, "bfloat16"), np.errstate(all="ignore"), pytest.raises(NonFiniteError):
+        steps.run(order, 0)
+    found = from_halves(to_host(steps.program_for(N).slots.X)[:, :width])
+    np.testing.assert_array_equal(found, half(X[::-1]))
+
+
+@pytest.mark.parametrize("layers", [[nn.Mixup()], [nn.Tanh()]], ids=str)
+def test_rows_that_not_only_products_read_are_float32(layers, fake_device, limits):
+    X, y = draws((N, 40), (N, 36))
+    found = []
+    for least in (1, 1 << 16):
+        limits(LARGE, least)
+        steps = steps_from(X, y, fake_device, layers)
+        assert steps.program_for(64).slots.X.dtype == "float32"
+        found.append(losses_of(steps))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 FLOAT32 = {
