@@ -336,7 +336,7 @@ class Network(_HoldsPrograms):
         """Return the result for a table of numbers not checked yet, see `Predictor.unchecked`."""
         # Where the network is fixed, the name determines the head.
         known = self._predictors.get(name)
-        if known is None or not (self._is_fixed or known.has(head)):
+        if known is None or not self._is_host or not (self._is_fixed or known.has(head)):
             return None
         return known.unchecked(X, units)
 

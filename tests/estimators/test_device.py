@@ -242,6 +242,17 @@ def test_a_frozen_predictor_computes_on_the_host(place):
     assert (counts.launches, counts.kernels, counts.reads) == (0, 0, 0)
 
 
+def test_one_chunk_of_rows_after_several(place, limits):
+    """The program of a whole chunk is on the device, where nothing takes the rows unchecked."""
+    limits("elements of a chunk of predictions", 1 << 6)
+    X, y = TABLES["multiclass"]
+    with quiet():
+        there, here = (estimator_for("multiclass", device=d).fit(X, y) for d in (str(place), "cpu"))
+    for n in (len(X), *range(1, 13)):
+        for _ in range(2):
+            np.testing.assert_allclose(there.predict_proba(X[:n]), here.predict_proba(X[:n]), rtol=1e-4)
+
+
 def test_pickles_hold_the_hosts_arrays(place):
     X, y = TABLES["multiclass"]
     with quiet():
