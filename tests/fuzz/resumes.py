@@ -292,6 +292,7 @@ def is_expected(error: str) -> bool:
         "is of a fit",
         "cannot change it",
         "another network",
+        "training diverged in epoch",
     )
     return any(each in error for each in told)
 
