@@ -272,16 +272,8 @@ class Model(ForeignAttributes):
     ) -> None:
         """Replace hyperparameters in place; an error leaves the present ones.
 
-        Parameters
-        ----------
-        optimizer : str or BaseOptimizer
-            One of the same class continues with the present state; another starts afresh.
-        loss : str or Loss
-            The new loss.
-        alpha : float
-            The new strength of the L2 penalty.
-        anew : bool, default=False
-            Reset the optimizer's state, whatever its class.
+        An `optimizer` of the same class continues with the present state; another, or any one if `anew`,
+        starts afresh. `loss` and `alpha`, the strength of the L2 penalty, are the new ones.
 
         Examples
         --------
@@ -333,19 +325,10 @@ class Model(ForeignAttributes):
         self.optimizer.check_parameters(self.memory.known_shapes)
 
     def materialize(self, X: Any) -> Self:
-        """Give a lazy module its shapes and draw its weights, unless that has been done.
+        """Give a lazy module its shapes and draw its weights, unless that has been done; return the model.
 
-        Training and predicting do so with the first batch.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, Tensor, or tuple of int, or dict of those
-            A batch, of which only the shape matters, or its shape.
-
-        Returns
-        -------
-        Model
-            This model.
+        Training and predicting do so with the first batch. Of a batch `X` only the shape matters; it may be
+        given in its place, as a tuple.
 
         Raises
         ------
@@ -406,12 +389,7 @@ class Model(ForeignAttributes):
 
     @on_device
     def load(self, state: ModelState) -> None:
-        """Load a state in place; optimizer and random state continue from there.
-
-        Parameters
-        ----------
-        state : ModelState
-            The state of a model with the same parameters; it is copied.
+        """Load a copy of a `state` of the same parameters; optimizer and random state continue from there.
 
         Raises
         ------
@@ -436,10 +414,7 @@ class Model(ForeignAttributes):
     def weights(self) -> Weights:
         """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
 
-        Returns
-        -------
-        Weights
-            Parameters, buffers, and the averages' state; for `restore_weights`.
+        It has parameters, buffers, and the averages' state; `restore_weights` takes it.
 
         Examples
         --------
@@ -451,12 +426,9 @@ class Model(ForeignAttributes):
 
     @on_device
     def restore_weights(self, weights: Weights) -> None:
-        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
+        """Restore a copy of `weights`, of this model or another with the same parameters and buffers.
 
-        Parameters
-        ----------
-        weights : Weights
-            Weights of this model, or of another with the same parameters and buffers; they are copied.
+        Of the optimizer's state, only averages are restored.
 
         Examples
         --------
@@ -472,12 +444,9 @@ class Model(ForeignAttributes):
         self.memory.restore_weights(weights)
 
     def copy(self) -> Self:
-        """Return an independent copy: module, state and random numbers.
+        """Return an independent copy of module, state and random numbers.
 
-        Returns
-        -------
-        Model
-            Trained further, it gives the same results as this one would.
+        Trained further, it gives the same results as this one would.
 
         Examples
         --------
@@ -591,20 +560,11 @@ class Model(ForeignAttributes):
 
     @on_device
     def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
-        """Return the gradient of a loss with respect to every parameter; the model does not change.
+        """Return the gradient of a `loss` with respect to every parameter; the model does not change.
 
-        Parameters
-        ----------
-        loss : Tensor of shape ()
-            Computed from this model's output.
-        donate : bool, default=False
-            Free the intermediate values that the gradient is computed from: their memory is available to
-            the next step, and the loss keeps its value but cannot be differentiated again.
-
-        Returns
-        -------
-        Gradient
-            A mapping from parameter names to arrays.
+        The loss is computed from this model's output, and the gradient maps the names of parameters to
+        arrays. With `donate`, the intermediate values that it is computed from are freed: their memory is
+        available to the next step, and the loss keeps its value but cannot be differentiated again.
 
         Raises
         ------
@@ -631,7 +591,7 @@ class Model(ForeignAttributes):
 
     @on_device
     def update(self, gradient: Gradient, donate: bool = False) -> ModelState:
-        """Return the state after one optimizer update; the model does not change.
+        """Return the state, for `replace`, after one optimizer update; the model does not change.
 
         Parameters
         ----------
@@ -645,7 +605,7 @@ class Model(ForeignAttributes):
         Returns
         -------
         ModelState
-            Immutable; pass it to `replace`.
+            Immutable.
 
         Raises
         ------
@@ -677,17 +637,9 @@ class Model(ForeignAttributes):
         return memory.state(flat, slots, buffers, self.progress.stepped())
 
     def replace(self, state: ModelState) -> Self:
-        """Return a model with another state; this one does not change.
+        """Return a model with another `state`, from `update` or another model; this one does not change.
 
-        Parameters
-        ----------
-        state : ModelState
-            From `update`, or another model's `state`.
-
-        Returns
-        -------
-        Model
-            A model with its own module, whose parameters are the state's read-only arrays.
+        It has its own module, whose parameters are the state's read-only arrays.
 
         Raises
         ------
@@ -714,21 +666,10 @@ class Model(ForeignAttributes):
     @named_errors
     @on_device
     def step(self, X: Any, y: Any, sample_weight: Any = None) -> StepResult:
-        """Train on one batch, in place.
+        """Train on one batch, in place, and return its loss, gradient and update.
 
-        Parameters
-        ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
-            A batch; several inputs by the names of the forward pass's arguments.
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Its targets.
-        sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
-            Its weights, or those of the positions of sequences.
-
-        Returns
-        -------
-        StepResult
-            The loss, the gradient and the update applied, by parameter name.
+        A batch of inputs `X`, several by the names of the forward pass's arguments, has targets `y` and
+        weights `sample_weight` of rows, or of the positions of sequences, as for `loss`.
 
         Raises
         ------
@@ -902,9 +843,7 @@ class Model(ForeignAttributes):
             Number of steps after which to end, for streams without an end.
         steps_per_epoch : int, default=None
             Batches per epoch, independent of passes. None makes every pass an epoch.
-        X_val, y_val, sample_weight_val : array-like, default=None
-            As for `fit`, like the remaining parameters.
-        scores, callbacks, verbose, check_finite : see `fit`
+        X_val, y_val, sample_weight_val, scores, callbacks, verbose, check_finite : see `fit`
         resume_from : str or PathLike, default=None
             Batches that were trained on before are skipped: the stream must yield the same ones again.
 
@@ -950,15 +889,8 @@ class Model(ForeignAttributes):
     def epoch(self, n_steps: int | None = None) -> Iterator[Self]:
         """Count the steps inside this context as one epoch, for schedules that depend on epochs.
 
-        Parameters
-        ----------
-        n_steps : int, default=None
-            The number of steps of the epoch, which is checked; None for any.
-
-        Yields
-        ------
-        Model
-            This model.
+        `n_steps`, unless that is None, is the number of steps of the epoch, which is checked. It yields the
+        model.
 
         Raises
         ------
@@ -985,13 +917,9 @@ class Model(ForeignAttributes):
     def epoch_ended(self, *, plateau: bool = False) -> None:
         """Count an epoch, for schedules that depend on epochs.
 
-        An epoch without steps is not counted: a call before the first step only says that
-        epochs are counted from now on.
-
-        Parameters
-        ----------
-        plateau : bool, default=False
-            Whether the fit has reached a plateau, so that a schedule such as `Adaptive` lowers the rate.
+        An epoch without steps is not counted: a call before the first step only says that epochs are counted
+        from now on. `plateau` says that the fit has reached one, so that a schedule such as `Adaptive` lowers
+        the rate.
 
         Examples
         --------
@@ -1014,17 +942,7 @@ class Model(ForeignAttributes):
 
     @named_errors
     def predict(self, X: Any) -> Any:
-        """Return predictions: probabilities or means, by the loss's inverse link.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...)
-            Inputs.
-
-        Returns
-        -------
-        array of shape (n_samples, n_outputs)
-            On the model's device.
+        """Return predictions for `X`, on the device: probabilities or means, by the loss's inverse link.
 
         Examples
         --------

@@ -98,7 +98,7 @@ class HoldsLists(PlainNumbers, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is no parameter of such a name.
+            If there is no parameter of such a name; the message says what it is called here.
         """
         inside: dict[str, dict[str, Any]] = {}
         for name in list(params):
@@ -231,23 +231,6 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             cls.fit = explained_call(cls.fit)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr``.
-
-        Parameters
-        ----------
-        **params : dict
-            New values.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of such a name; the message says what it is called here.
-        """
         names = self._get_param_names()
         for name in params:
             if name.partition("__")[0] not in names:
@@ -322,21 +305,15 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             Targets; of several targets or labels a row, some may be missing, NaN.
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Weights of samples, or of targets; None weights all alike.
-        X_val : array-like or sparse matrix of shape (n_val, n_features), default=None
-            Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
+        X_val, y_val, sample_weight_val : like X, y and sample_weight, default=None
+            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` as it does X
             if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
-        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Their targets.
-        sample_weight_val : array-like of shape (n_val,), default=None
-            Their sample weights.
         groups : array-like of shape (n_samples,), default=None
             Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
             makes of them.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        offset, offset_val : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
             Numbers that are added to the outputs of the network before the link of its loss, such as the
-            logarithm of an exposure, or log odds; `predict` takes those of its rows.
-        offset_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Those of `X_val`.
+            logarithm of an exposure, or log odds, for X and for `X_val`; `predict` takes those of its rows.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -464,17 +441,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
         Its pickle is hardly larger than its parameters: the rest, about 1.5 kB, is compressed. It has no
         history; a fit that continues it begins with the state of the optimizer and the patience of a first
-        fit.
-
-        Returns
-        -------
-        estimator
-            Fitted. This one stays as it is.
-
-        Raises
-        ------
-        NotFittedError
-            If this one is not fitted.
+        fit. This one stays as it is.
 
         Examples
         --------

@@ -226,18 +226,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
-        """
+        """Predict labels for `X`, the most probable ones; for several labels a row, a 0/1 indicator."""
         return self._answered(X, "labels")
 
     @available_if(gives_probabilities)
@@ -257,20 +246,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
-            weigh nothing.
-
-        Returns
-        -------
-        float
-            The accuracy.
+        `X`, `y` and `sample_weight` are as for `fit`: a row counts as the mean of the weights of its labels,
+        and missing labels, NaN, weigh nothing.
         """
         y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if (seen := score_weights(y, weight)) is not None:

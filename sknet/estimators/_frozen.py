@@ -317,10 +317,8 @@ class Frozen:
         ------
         CaptureError
             If the network computes something that depends on values, or that NumPy alone cannot.
-        ValueError
-            If the loss has learned no interval of this coverage.
         TypeError, ValueError
-            If there is no such layer.
+            If there is no such layer, or the loss has learned no interval of this coverage.
 
         Notes
         -----

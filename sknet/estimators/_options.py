@@ -378,18 +378,10 @@ class NamedOptions(BaseNet):
     device: str | None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr``.
+        """Set parameters, also nested ones such as ``optimizer__lr``; the estimator is returned.
 
-        Parameters
-        ----------
-        **params : dict
-            New values; a loss, optimizer or encoder that is a name becomes an object when one of its own
-            parameters is set.
-
-        Returns
-        -------
-        self
-            The estimator.
+        `params` has values by name: a loss, optimizer or encoder that is a name becomes an object when one of
+        its own parameters is set.
         """
         for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES), ("encoder", ENCODERS)):
             value = params.get(option, getattr(self, option, None))
@@ -438,19 +430,11 @@ class Decisions(BaseClassifier):
 
     @follows_namespace
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels.
+        """Predict labels, the most probable ones; for several labels a row, a 0/1 indicator.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        `X` are inputs as for `fit`; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
+        the outputs of a network that was fitted with an offset, and None adds 0. Columns of labels each have
+        their own.
         """
         return self._answered(with_offset(X, offset), "labels")
 
@@ -470,14 +454,8 @@ class Decisions(BaseClassifier):
     def predict_set(self, X: Any, coverage: float = 0.9, *, offset: Any = None) -> Any:
         """Predict sets of classes, of which a share has the true one among them.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        coverage : float in (0, 1), default=0.9
-            The share, for rows like those that were held out.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `predict`.
+        The share is `coverage`, for rows like those that were held out; `X` and `offset` are as for
+        `predict`.
 
         Returns
         -------
@@ -489,22 +467,8 @@ class Decisions(BaseClassifier):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
-            weigh nothing.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `predict`.
-
-        Returns
-        -------
-        float
-            The accuracy.
+        `X`, `y`, `sample_weight` and `offset` are as for `fit`: a row counts as the mean of the weights of
+        its labels, and missing labels, NaN, weigh nothing.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
@@ -512,50 +476,26 @@ class Decisions(BaseClassifier):
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As for `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
-            For two classes one column, positive where the second is more likely; for several columns of
-            labels an array for each, and for ordered classes log probabilities.
+        `X` and `offset` are as for `predict`. For two classes there is one column, positive where the second
+        is more likely; for several columns of labels an array for each, and for ordered classes log
+        probabilities.
         """
         return self._answered(with_offset(X, offset), "decisions")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
-        """Predict several times with dropout as in training: Monte-Carlo dropout.
+        """Predict probabilities several times with dropout as in training: Monte-Carlo dropout.
 
-        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        n_draws : int, default=30
-            Number of draws.
-        random_state : int, RandomState, Generator or None, default=None
-            Decides what is dropped.
-
-        Returns
-        -------
-        ndarray of shape (n_draws, n_samples, ...)
-            Probabilities; means and deviations over the first axis summarize them.
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is:
+        means and deviations over the axis of the `n_draws`, the first, summarize them. `X` are inputs as for
+        `fit`, and `random_state` decides what is dropped (Y. Gal, Z. Ghahramani, "Dropout as a Bayesian
+        approximation", ICML 2016).
 
         Raises
         ------
         ValueError
-            If the network has no dropout.
-
-        Notes
-        -----
-        Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
+            If the network has no dropout, or each column of y has its own classes.
         """
         check_is_fitted(self)
         if isinstance(self._targets, ColumnTargets):

@@ -26,48 +26,19 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
-        """Return the output of a layer: hidden activations, in evaluation mode.
+        """Return the output of a layer, as `transform` of other classifiers does, for inputs as for `fit`.
 
-        Nothing after the layer is computed.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        layer : int or str, default=-2
-            The number of a layer in the order in which the network calls its layers, -1 for the last, or
-            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
-            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-            hidden layer. A module that is called several times is named with the number of the call,
-            ``"act:0"``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first. As `set_output` asks for it.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message names those there are.
+        `layer` is the number of a layer in the order in which the network calls its layers, -1 for the last,
+        or the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+        another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+        hidden layer. A module that is called several times is named with the number of the call, ``"act:0"``.
+        Of several arrays that a layer returns, the first is returned, as `set_output` asks for it. `X` and
+        `lengths` are as for `fit`.
         """
         return super().transform(with_lengths(X, lengths), layer)
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
-        """Fit, and return what `transform` returns for the same rows.
-
-        Parameters
-        ----------
-        X, y, lengths
-            As for `fit`.
-        **params : dict
-            More arguments of `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            As of `transform`.
-        """
+        """Fit, and return what `transform` returns; `X`, `y`, `lengths` and `params` are as for `fit`."""
         given = {} if lengths is None else {"lengths": lengths}
         return self.fit(X, y, **given, **params).transform(X, **given)
 
@@ -114,23 +85,14 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
             Inputs that say nothing, such as a black image or the means of the features; None is 0.
         target : label, int or array-like of shape (n_samples,), default=None
-            As for `input_gradient`.
+            As for `input_gradient`, whose errors are raised, too.
         n_steps : int, default=50
             Points on each line.
 
         Returns
         -------
         ndarray of the shape of X, or dict of those
-            Contributions. Of several inputs those that hold real numbers.
-
-        Raises
-        ------
-        ValueError
-            As `input_gradient`; and if the baseline does not fit X.
-
-        Notes
-        -----
-        M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017.
+            Contributions (M. Sundararajan et al., ICML 2017). Of several inputs those that hold real numbers.
         """
         return super().integrated_gradients(with_lengths(X, lengths), baseline, target, n_steps)
 
@@ -169,23 +131,15 @@ class SequenceFit(SequenceLayers):
             Weights of samples, or of targets; None weights all alike.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
-        X_val : like X, default=None
-            Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
+        X_val, y_val, sample_weight_val, lengths_val : like X, y, sample_weight and lengths, default=None
+            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` as it does X
             if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
-        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Their targets.
-        sample_weight_val : array-like of shape (n_val,), default=None
-            Their sample weights.
-        lengths_val : array-like of shape (n_val,), dtype=int, default=None
-            Their lengths.
         groups : array-like of shape (n_samples,), default=None
             Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
             makes of them.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        offset, offset_val : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
             Numbers that are added to the outputs of the network before the link of its loss, such as the
-            logarithm of an exposure, or log odds; `predict` takes those of its rows.
-        offset_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Those of `X_val`.
+            logarithm of an exposure, or log odds, for X and for `X_val`; `predict` takes those of its rows.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -233,17 +187,9 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict labels.
+        """Predict labels, those of largest output; for several labels a row, a 0/1 indicator.
 
-        Parameters
-        ----------
-        X, lengths, offset
-            Inputs and an offset, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The label of largest output; for several labels a row, a 0/1 indicator.
+        `X`, `lengths` and `offset` are as for `fit`.
         """
         return super().predict(with_lengths(X, lengths), offset=offset)
 
@@ -274,17 +220,9 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @follows_namespace
     def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return the network's raw outputs: logits, or whatever the loss expects.
+        """Return the network's raw outputs, as of `MLPClassifier`.
 
-        Parameters
-        ----------
-        X, lengths, offset
-            Inputs and an offset, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
+        `X`, `lengths` and `offset` are as for `fit`.
         """
         return super().decision_function(with_lengths(X, lengths), offset=offset)
 
@@ -293,19 +231,7 @@ class SequenceClassifier(SequenceFit, Decisions):
     ) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        Parameters
-        ----------
-        X, lengths, offset
-            Inputs and an offset, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            The accuracy.
+        `X`, `y`, `sample_weight`, `lengths` and `offset` are as for `fit`.
         """
         return super().score(with_lengths(X, lengths), y, sample_weight, offset=offset)
 
@@ -340,19 +266,13 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         X, lengths, offset
             Inputs and an offset, as for `fit`.
         return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``.
+            Return standard deviations too, with the loss ``"gaussian_nll"``; another one raises a ValueError.
 
         Returns
         -------
-        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        prediction, std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
-        std : ndarray of the same shape
-            Standard deviations, if `return_std`.
-
-        Raises
-        ------
-        ValueError
-            For `return_std` with another loss.
+            With `return_std` deviations, too.
         """
         return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
@@ -386,21 +306,9 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return R2, the share of the targets' variance that is explained.
+        """Return R2, the share of the targets' variance that is explained: at most 1, the mean over outputs.
 
-        Parameters
-        ----------
-        X, lengths, offset
-            Inputs and an offset, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            At most 1, the mean over outputs.
+        `X`, `y`, `sample_weight`, `lengths` and `offset` are as for `fit`.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
@@ -423,24 +331,21 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         callbacks: "list[Callback] | None" = None,
         resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
-        """Fit the network.
+        """Fit the network, which learns to return X, or with ``target="y"`` what y holds.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
-            Inputs of any rank, and what the network learns to return: numbers, 0/1 labels, or ids for which
-            it returns logits.
+            Inputs of any rank: numbers, 0/1 labels, or ids for which the network returns logits.
         y : array-like of shape (n_samples, ...), default=None
             Ignored, unless ``target="y"``; then of any rank too.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None weights all alike.
+        sample_weight, groups : array-like of shape (n_samples,), default=None
+            Sample weights, None for equal ones; and groups of rows, which are held out as a whole.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
             Its outputs for padding are ignored.
         X_val, y_val, sample_weight_val, lengths_val : array-like, default=None
             Rows to validate on, instead of rows held out of X; y_val as y.
-        groups : array-like of shape (n_samples,), default=None
-            Groups that the rows of X belong to: those held out are whole groups.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -454,8 +359,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         Raises
         ------
         ValueError
-            For parameters or inputs that cannot be used, for a network that returns arrays of another shape
-            than it shall, and for a fit that diverges (`NonFiniteError`).
+            As other estimators, and for a network that returns arrays of another shape than it shall.
         """
         return super().fit(**joined_lengths(locals()))
 
@@ -477,24 +381,9 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
-        """Return the code of X, or the output of another layer.
+        """Return the code of X, or the output of another layer, for `X` and `lengths` as for `fit`.
 
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        layer : int, str or None, default=None
-            The number or the path of another layer, as for the `transform` of classifiers.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns. As `set_output` asks for it.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message names those there are.
+        `layer` is the number or the path of another layer, as for the `transform` of classifiers.
         """
         return super().transform(X, self._meant(layer), lengths=lengths)
 
@@ -506,18 +395,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.
 
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`; padding counts nothing.
-        y : array-like of shape (n_samples, ...), default=None
-            Not looked at, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Of reconstructing X (for the squared error half of the mean square), or of y.
+        It is that of reconstructing X, padding excluded (for the squared error half of the mean square), or
+        with ``target="y"`` of y. `X`, `y`, `sample_weight` and `lengths` are as for `fit`.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight))

@@ -47,57 +47,23 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None) -> Any:
-        """Return the code of X, or the output of another layer.
+        """Return the code of X, or the output of another layer, as `set_output` asks for it.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        layer : int, str or None, default=None
-            The number or the path of another layer, as for the `transform` of classifiers.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            What the layer returns. As `set_output` asks for it.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message names those there are.
+        `X` are inputs as for `fit`, and `layer` is the number or the path of another layer, as for the
+        `transform` of classifiers.
         """
         return super().transform(X, self._meant(layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
-        """Return names for the columns that `transform` returns.
+        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Only compared with the names and the number of features of the fit.
-        layer : int, str or None, default=None
-            As for `transform`.
-
-        Returns
-        -------
-        ndarray of str of shape (n_features_out,)
-            The class in small letters, with numbers.
+        `input_features` are only compared with the names and the number of features of the fit; `layer` is as
+        for `transform`.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
-        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
-
-        Parameters
-        ----------
-        layer : int, str or None, default=None
-            As for `transform`.
-
-        Returns
-        -------
-        LayerOutput
-            Fitted already.
-        """
+        """Return a transformer, fitted already, whose output is the code or that of another `layer`."""
         return super().layer(self._meant(layer))
 
 
@@ -149,20 +115,18 @@ class BaseTransformer(Coding, NamedOptions):
         callbacks: "list[Callback] | None" = None,
         resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
-        """Fit the network.
+        """Fit the network, which learns to return X, or with ``target="y"`` the numbers in y.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs, and what the network learns to return.
+            Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Not looked at, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None weights all alike.
+        sample_weight, groups : array-like of shape (n_samples,), default=None
+            Sample weights, None for equal ones; and groups of rows, which are held out as a whole.
         X_val, y_val, sample_weight_val : array-like, default=None
             Rows to validate on, instead of rows held out of X; y_val as y.
-        groups : array-like of shape (n_samples,), default=None
-            Groups that the rows of X belong to: those held out are whole groups.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
@@ -215,19 +179,8 @@ class BaseTransformer(Coding, NamedOptions):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Not looked at, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Of reconstructing X (for the squared error half of the mean square), or of y.
+        It is that of reconstructing X (for the squared error half of the mean square), or with ``target="y"``
+        of y. `X`, `y` and `sample_weight` are as for `fit`.
         """
         check_is_fitted(self)
         model, targets = self.model_, self._targets

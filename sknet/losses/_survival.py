@@ -26,16 +26,13 @@ class _OfTimes(Loss):
 
         Each row of `y` has a time, and 1 for an event or 0; `prediction` is what `predict` returns, and a
         pair counts by the product of two of `sample_weight`. Equal predictions count .5. Two rows are
-        comparable if an event was seen at the shorter time, or at the same time in one of them only.
+        comparable if an event was seen at the shorter time, or at the same time in one of them only. See F.
+        E. Harrell et al., "Evaluating the yield of medical tests", JAMA 247, 1982.
 
         Raises
         ------
         ValueError
             If no two rows are comparable, as where none has an event.
-
-        Notes
-        -----
-        F. E. Harrell et al., "Evaluating the yield of medical tests", JAMA 247, 1982.
         """
         y = np.asarray(y, np.float64)
         later, (time, event) = self.sign * np.asarray(prediction, np.float64).ravel(), y.T

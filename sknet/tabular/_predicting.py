@@ -81,36 +81,19 @@ class Classifies(Predicts):
     _temperature = None  # members have theirs in the mix
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels.
+        """Predict labels, the most probable ones; for several labels a row, a 0/1 indicator.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        `X` has the columns of the fit; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
+        the outputs of an ensemble that was fitted with an offset, and None adds 0. Columns of labels each
+        have their own.
         """
         return self._answered(X, "labels", offset)
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the mixed raw outputs: logits, or whatever the loss expects.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers added to the outputs; None adds 0.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
-            For two classes one column, positive where the second is more likely.
+        `X` and `offset` are as for `predict`. For two classes there is one column, positive where the second
+        is more likely; for several columns of labels a list of arrays.
         """
         return self._answered(X, "decisions", offset)
 
@@ -138,12 +121,8 @@ class Regresses(Predicts):
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict targets.
 
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
+        `X` has the columns of the fit; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
+        the outputs of an ensemble that was fitted with an offset, and None adds 0.
 
         Returns
         -------
