@@ -162,8 +162,8 @@ ORDERS = {
         *("numpy", "native", "cuda", "_compile"),
     ],
     "sknet.engine": [
-        *("_inputs", "_memory", "_model_type", "_checks", "_scheduler", "_batches"),
-        *("_fingerprint", "_fit", "_objective", "_optimizer", "_programs", "_runners", "_persistent"),
+        *("_inputs", "_memory", "_model_like", "_checks", "_scheduler", "_batches"),
+        *("_fingerprint", "_fit", "_optimizer", "_programs", "_runners", "_persistent"),
         *("_device_runner", "_lbfgs", "_network", "_scores", "_runner_cache", "_stack", "_loop"),
         *("_fit_rows", "_layer_outputs", "_stream", "_model", "_model_copies", "_many", "_remote"),
     ],

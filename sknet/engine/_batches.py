@@ -25,7 +25,7 @@ from sknet.engine._inputs import (
     gather,
     n_rows,
 )
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._scheduler import current_group
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import BatchNorm, Module

@@ -12,7 +12,7 @@ from sknet.core import Primitive, Tensor, TracedArray
 from sknet.core._tensor import untracked_leaves
 from sknet.device import namespace
 from sknet.engine._inputs import arguments
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
 from sknet.nn import Linear, Module

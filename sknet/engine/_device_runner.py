@@ -36,7 +36,7 @@ from sknet.device import (
 from sknet.engine._batches import Batches
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed, resident
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, follow_schedules, per_output, update_function
 from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
 from sknet.engine._programs import (

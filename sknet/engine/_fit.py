@@ -27,7 +27,8 @@ from sknet.callbacks._callback import Rows
 from sknet.callbacks._checkpoint import VERSION, Checkpoint, SavedFit, check_state, read_checkpoint
 from sknet.device import Stream, to_device, to_host
 from sknet.engine._batches import Batches
-from sknet.engine._memory import ModelLike, ModelState
+from sknet.engine._memory import ModelState
+from sknet.engine._model_like import ModelLike
 from sknet.exceptions import CallbackWarning, LoadError, StateError
 from sknet.losses import LOSSES
 from sknet.nn import ACTIVATIONS

@@ -19,7 +19,7 @@ from sknet.engine._fit import History, Source, saved_fit
 from sknet.engine._inputs import each_input, n_rows
 from sknet.engine._lbfgs import minimize
 from sknet.engine._loop import Settings, Validation, train
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._network import chunk_rows_of
 from sknet.engine._programs import check_classes_of
 from sknet.engine._scores import NamedScores, check_scores

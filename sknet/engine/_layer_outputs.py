@@ -16,7 +16,7 @@ from sknet.core import Tensor, gradients, no_grad
 from sknet.device import active, backend, device_of, namespace, to_device, to_host
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import arguments, computed_dtype, each_input
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._network import Head, Part, Pass, apply_head, chunk_rows_of, in_chunks, predict_rows
 from sknet.engine._optimizer import as_operands
 from sknet.engine._programs import evaluate, on_one_row

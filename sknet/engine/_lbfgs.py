@@ -13,7 +13,8 @@ from sknet.device import active, leased, to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, History, Hooks, KeptError, Source
-from sknet.engine._memory import ModelLike, Weights
+from sknet.engine._memory import Weights
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import batch_as_reported, batch_terms, per_output
 from sknet.engine._programs import show_batch
 from sknet.engine._scheduler import InterruptGuard, current_group, raise_if_cancelled

@@ -26,7 +26,7 @@ from sknet.engine._batches import Batches, Orders, buckets_of, join_leftover, st
 from sknet.engine._checks import check_losses, look_at_output, note_inputs
 from sknet.engine._fit import Fit, FitKeeper, History, Hooks, KeptError, Record, Source
 from sknet.engine._inputs import each_input, n_rows, resident
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._network import predict_raw
 from sknet.engine._optimizer import Mean, mean_of, mean_per_output, stepping_optimizer
 from sknet.engine._programs import show_rows

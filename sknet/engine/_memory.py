@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.random import RandomState
@@ -26,7 +26,6 @@ from sknet.device import (
 )
 from sknet.engine._inputs import arguments, each_input
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
-from sknet.losses import Loss
 from sknet.nn import Module, Parameter
 from sknet.nn._lazy import materialize_for
 from sknet.nn._module import copy_with
@@ -857,50 +856,3 @@ def give_shapes(module: Module, X: Any, dtype: Any) -> None:
         return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
 
     materialize_for(module, arguments(each_input(example, X)), dtype)
-
-
-class ModelLike(Protocol):
-    """A model, as its functions see it; `Model` has these attributes and methods."""
-
-    progress: Progress
-    random_state: Any
-    dtype: Any
-    _has_seen_output: bool
-    _input_names: list[str] | None
-    _hyper: Any
-    _idle_steps: Any
-    _network: Any
-
-    @property
-    def compile(self) -> bool | str: ...
-    @property
-    def module(self) -> Module: ...
-    @property
-    def loss_function(self) -> Loss: ...
-    @property
-    def optimizer(self) -> BaseOptimizer: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def memory(self) -> Memory: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def evaluation_parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def buffers(self) -> Mapping[str, Any]: ...
-    @property
-    def state(self) -> ModelState: ...
-
-    def materialize(self, X: Any) -> Self: ...
-    def adopt(self, optimizer: Any, loss: Any, alpha: float, *, anew: bool = ...) -> None: ...
-    def load(self, state: ModelState) -> None: ...
-    def weights(self) -> Weights: ...
-    def restore_weights(self, weights: Weights) -> None: ...
-    def __call__(self, X: Any, training: bool = ...) -> Tensor: ...
-    def backward(self, loss: Tensor, donate: bool = ...) -> Gradient: ...
-    def step(self, X: Any, y: Any, sample_weight: Any = ...) -> StepResult: ...

@@ -272,8 +272,16 @@ class Model(ForeignAttributes):
     ) -> None:
         """Replace hyperparameters in place; an error leaves the present ones.
 
-        An `optimizer` of the same class continues with the present state; another, or any one if `anew`,
-        starts afresh. `loss` and `alpha`, the strength of the L2 penalty, are the new ones.
+        Parameters
+        ----------
+        optimizer : str or BaseOptimizer
+            One of the same class continues with the present state; another starts afresh.
+        loss : str or Loss
+            The new loss.
+        alpha : float
+            The new strength of the L2 penalty.
+        anew : bool, default=False
+            Reset the optimizer's state, whatever its class.
 
         Examples
         --------
@@ -325,10 +333,19 @@ class Model(ForeignAttributes):
         self.optimizer.check_parameters(self.memory.known_shapes)
 
     def materialize(self, X: Any) -> Self:
-        """Give a lazy module its shapes and draw its weights, unless that has been done; return the model.
+        """Give a lazy module its shapes and draw its weights, unless that has been done.
 
-        Training and predicting do so with the first batch. Of a batch `X` only the shape matters; it may be
-        given in its place, as a tuple.
+        Training and predicting do so with the first batch.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Tensor, or tuple of int, or dict of those
+            A batch, of which only the shape matters, or its shape.
+
+        Returns
+        -------
+        Model
+            This model.
 
         Raises
         ------
@@ -389,7 +406,12 @@ class Model(ForeignAttributes):
 
     @on_device
     def load(self, state: ModelState) -> None:
-        """Load a copy of a `state` of the same parameters; optimizer and random state continue from there.
+        """Load a state in place; optimizer and random state continue from there.
+
+        Parameters
+        ----------
+        state : ModelState
+            The state of a model with the same parameters; it is copied.
 
         Raises
         ------
@@ -426,9 +448,12 @@ class Model(ForeignAttributes):
 
     @on_device
     def restore_weights(self, weights: Weights) -> None:
-        """Restore a copy of `weights`, of this model or another with the same parameters and buffers.
+        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
 
-        Of the optimizer's state, only averages are restored.
+        Parameters
+        ----------
+        weights : Weights
+            Weights of this model, or of another with the same parameters and buffers; they are copied.
 
         Examples
         --------
@@ -560,11 +585,20 @@ class Model(ForeignAttributes):
 
     @on_device
     def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
-        """Return the gradient of a `loss` with respect to every parameter; the model does not change.
+        """Return the gradient of a loss with respect to every parameter; the model does not change.
 
-        The loss is computed from this model's output, and the gradient maps the names of parameters to
-        arrays. With `donate`, the intermediate values that it is computed from are freed: their memory is
-        available to the next step, and the loss keeps its value but cannot be differentiated again.
+        Parameters
+        ----------
+        loss : Tensor of shape ()
+            Computed from this model's output.
+        donate : bool, default=False
+            Free the intermediate values that the gradient is computed from: their memory is available to
+            the next step, and the loss keeps its value but cannot be differentiated again.
+
+        Returns
+        -------
+        Gradient
+            A mapping from parameter names to arrays.
 
         Raises
         ------
@@ -637,9 +671,17 @@ class Model(ForeignAttributes):
         return memory.state(flat, slots, buffers, self.progress.stepped())
 
     def replace(self, state: ModelState) -> Self:
-        """Return a model with another `state`, from `update` or another model; this one does not change.
+        """Return a model with another state; this one does not change.
 
-        It has its own module, whose parameters are the state's read-only arrays.
+        Parameters
+        ----------
+        state : ModelState
+            From `update`, or another model's `state`.
+
+        Returns
+        -------
+        Model
+            A model with its own module, whose parameters are the state's read-only arrays.
 
         Raises
         ------
@@ -666,10 +708,21 @@ class Model(ForeignAttributes):
     @named_errors
     @on_device
     def step(self, X: Any, y: Any, sample_weight: Any = None) -> StepResult:
-        """Train on one batch, in place, and return its loss, gradient and update.
+        """Train on one batch, in place.
 
-        A batch of inputs `X`, several by the names of the forward pass's arguments, has targets `y` and
-        weights `sample_weight` of rows, or of the positions of sequences, as for `loss`.
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+            A batch; several inputs by the names of the forward pass's arguments.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Its targets.
+        sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+            Its weights, or those of the positions of sequences.
+
+        Returns
+        -------
+        StepResult
+            The loss, the gradient and the update applied, by parameter name.
 
         Raises
         ------
@@ -889,8 +942,15 @@ class Model(ForeignAttributes):
     def epoch(self, n_steps: int | None = None) -> Iterator[Self]:
         """Count the steps inside this context as one epoch, for schedules that depend on epochs.
 
-        `n_steps`, unless that is None, is the number of steps of the epoch, which is checked. It yields the
-        model.
+        Parameters
+        ----------
+        n_steps : int, default=None
+            The number of steps of the epoch, which is checked; None for any.
+
+        Yields
+        ------
+        Model
+            This model.
 
         Raises
         ------
@@ -917,9 +977,13 @@ class Model(ForeignAttributes):
     def epoch_ended(self, *, plateau: bool = False) -> None:
         """Count an epoch, for schedules that depend on epochs.
 
-        An epoch without steps is not counted: a call before the first step only says that epochs are counted
-        from now on. `plateau` says that the fit has reached one, so that a schedule such as `Adaptive` lowers
-        the rate.
+        An epoch without steps is not counted: a call before the first step only says that
+        epochs are counted from now on.
+
+        Parameters
+        ----------
+        plateau : bool, default=False
+            Whether the fit has reached a plateau, so that a schedule such as `Adaptive` lowers the rate.
 
         Examples
         --------
@@ -942,7 +1006,17 @@ class Model(ForeignAttributes):
 
     @named_errors
     def predict(self, X: Any) -> Any:
-        """Return predictions for `X`, on the device: probabilities or means, by the loss's inverse link.
+        """Return predictions: probabilities or means, by the loss's inverse link.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n_samples, n_outputs)
+            On the model's device.
 
         Examples
         --------

@@ -31,7 +31,8 @@ from sknet.engine._inputs import (
     n_rows,
     row_shapes,
 )
-from sknet.engine._memory import Layout, ModelLike
+from sknet.engine._memory import Layout
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import as_operands, averaging
 from sknet.exceptions import CaptureError, DeviceError, GraphError
 from sknet.nn import Module, Scope, bindings, largest_activation, run

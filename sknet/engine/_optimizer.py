@@ -16,7 +16,8 @@ from sknet.core import Tensor, attached_to, aux_of, gradients, no_grad
 from sknet.device import Device, Namespace, device_of, is_array, namespace, to_device
 from sknet.engine._checks import check_range, check_targets, check_weights, note_last_layer
 from sknet.engine._fingerprint import has_slots, structure_of
-from sknet.engine._memory import Gradient, Layout, Memory, ModelLike, StepResult
+from sknet.engine._memory import Gradient, Layout, Memory, StepResult
+from sknet.engine._model_like import ModelLike
 from sknet.exceptions import GradientError, InvalidParameterError, NonFiniteError, ShapeError
 from sknet.losses import Loss, check_loss
 from sknet.nn._parameter import latest

@@ -13,7 +13,8 @@ from sknet.core import no_grad
 from sknet.engine._fit import Fit, History, Source
 from sknet.engine._inputs import Batch, each_input
 from sknet.engine._loop import Epochs, Loop, Outcome, Settings, Sums, Validation, run_loop
-from sknet.engine._memory import Gradient, ModelLike
+from sknet.engine._memory import Gradient
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import (
     advance,
     apply_update,

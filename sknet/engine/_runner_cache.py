@@ -10,7 +10,7 @@ from sknet._parallel import Pool
 from sknet.engine._batches import Batches, ComputedRows
 from sknet.engine._fingerprint import structure_of
 from sknet.engine._inputs import any_sparse
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._programs import not_compiled
 from sknet.engine._runners import CompiledSteps, EagerSteps, NativeSteps, Steps
 from sknet.engine._scheduler import current_group

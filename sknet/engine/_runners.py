@@ -16,7 +16,8 @@ from sknet.device import namespace
 from sknet.engine._batches import MOST_KEPT, Batches, ComputedRows, Window
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch
-from sknet.engine._memory import Gradient, ModelLike
+from sknet.engine._memory import Gradient
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, check_finite_step, follow_schedules, per_output, reported
 from sknet.engine._programs import GradientInputs, Programs, eager_step
 from sknet.exceptions import NonFiniteError

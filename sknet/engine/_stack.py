@@ -30,7 +30,7 @@ from sknet.engine._device_runner import (
 )
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import any_sparse, each_input
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, follow_schedules, per_output
 from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
 from sknet.engine._programs import DeviceOutputs, check_repeatable, is_made_of, made_of

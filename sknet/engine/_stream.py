@@ -14,7 +14,7 @@ from sknet.engine._fit import Fit, FitKeeper, History, Hooks, digested
 from sknet.engine._fit_rows import Options, Prepared, check_count, checked_rows
 from sknet.engine._inputs import computed_dtype, each_input, n_rows
 from sknet.engine._loop import Epochs, Loop, Settings, Sums, run_loop
-from sknet.engine._memory import ModelLike
+from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import stepping_optimizer
 from sknet.engine._programs import check_classes_of, show_rows
 from sknet.engine._runner_cache import steps_for

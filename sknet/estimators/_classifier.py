@@ -12,6 +12,7 @@ from sknet._constraints import is_number, shown
 from sknet._fields import ABOVE_ZERO, ABSENT, Arrays, Each
 from sknet._frames import gaps_in, is_collection
 from sknet._late import available_if
+from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
 from sknet.estimators._base import BaseNet, goes_in_steps
@@ -26,8 +27,8 @@ from sknet.estimators._checks import (
     without_ignored,
 )
 from sknet.estimators._fit import FitArguments, Fitted, Recipe
-from sknet.estimators._heads import gives_probabilities
-from sknet.estimators._inputs import as_host, follows_namespace, on_host
+from sknet.estimators._heads import gives_probabilities, gives_sets
+from sknet.estimators._inputs import as_host, follows_namespace, on_host, with_offset
 from sknet.estimators._layers import chosen_classes
 from sknet.estimators._targets import (
     ClassEncoder,
@@ -35,6 +36,7 @@ from sknet.estimators._targets import (
     ColumnTargets,
     OrderedTargets,
     PositionTargets,
+    conformal_sets,
     counted_labels,
     kind_of_labels,
     label_weights,
@@ -294,6 +296,86 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         tags.classifier_tags.multi_label = not is_ordinal
         tags.target_tags.multi_output = self._several_columns and not is_ordinal
         return tags
+
+
+class Decisions(BaseClassifier):
+    """A classifier that shows its raw outputs."""
+
+    @follows_namespace
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict labels, the most probable ones; for several labels a row, a 0/1 indicator.
+
+        `X` are inputs as for `fit`; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
+        the outputs of a network that was fitted with an offset, and None adds 0. Columns of labels each have
+        their own.
+        """
+        return self._answered(with_offset(X, offset), "labels")
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
+        return self._answered(with_offset(X, offset), "probabilities")
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_log_proba(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict logarithms of probabilities, finite also where the probability underflows."""
+        return self._answered(with_offset(X, offset), "log_probabilities")
+
+    @available_if(gives_sets)
+    @follows_namespace
+    def predict_set(self, X: Any, coverage: float = 0.9, *, offset: Any = None) -> Any:
+        """Predict sets of classes, of which a share has the true one among them.
+
+        The share is `coverage`, for rows like those that were held out; `X` and `offset` are as for
+        `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), dtype=bool
+            Whether each class is in the set of the row; at least one is.
+        """
+        return conformal_sets(self._targets, to_host(self.predict_proba(X, offset=offset)), coverage)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
+
+        `X`, `y`, `sample_weight` and `offset` are as for `fit`: a row counts as the mean of the weights of
+        its labels, and missing labels, NaN, weigh nothing.
+        """
+        return super().score(with_offset(X, offset), y, sample_weight)
+
+    @follows_namespace
+    def decision_function(self, X: Any, *, offset: Any = None) -> Any:
+        """Return the network's raw outputs: logits, or whatever the loss expects.
+
+        `X` and `offset` are as for `predict`. For two classes there is one column, positive where the second
+        is more likely; for several columns of labels an array for each, and for ordered classes log
+        probabilities.
+        """
+        return self._answered(with_offset(X, offset), "decisions")
+
+    @available_if(gives_probabilities)
+    @follows_namespace
+    def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
+        """Predict probabilities several times with dropout as in training: Monte-Carlo dropout.
+
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is:
+        means and deviations over the axis of the `n_draws`, the first, summarize them. `X` are inputs as for
+        `fit`, and `random_state` decides what is dropped (Y. Gal, Z. Ghahramani, "Dropout as a Bayesian
+        approximation", ICML 2016).
+
+        Raises
+        ------
+        ValueError
+            If the network has no dropout, or each column of y has its own classes.
+        """
+        check_is_fitted(self)
+        if isinstance(self._targets, ColumnTargets):
+            raise ValueError(
+                "predict_samples needs one label a row, and each column of y has its own classes"
+            )
+        return self._drawn(X, "probabilities", n_draws, random_state)
 
 
 def _accuracy_of(counted: Any, right: Any, lengths: Any, weight: Any) -> float:

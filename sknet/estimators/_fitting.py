@@ -28,6 +28,8 @@ from sknet.engine._model_copies import rollback_of
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import check_weights, drawn_weights, filled, weighted_targets
 from sknet.estimators._fit import (
+    HELD_OUT,
+    LOSS,
     Compared,
     Data,
     DataSet,
@@ -45,7 +47,6 @@ from sknet.estimators._fit import (
     recipe_of,
 )
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
-from sknet.estimators._scoring import HELD_OUT, LOSS
 from sknet.estimators._training import (
     CONFORMAL,
     SAMPLE,

@@ -13,9 +13,9 @@ from sknet._frames import as_array, gaps_in, is_frame, names_of
 from sknet._late import available_if
 from sknet.callbacks._scoring import is_scikit_learns
 from sknet.estimators._checks import read_missing, taken_rows, with_gaps
+from sknet.estimators._fit import Scorer, check_scoring
 from sknet.estimators._head_targets import head_of
 from sknet.estimators._inputs import on_host
-from sknet.estimators._scoring import Scorer, check_scoring
 
 
 def head_scorer(head: str, scoring: Any) -> "HeadScorer":

@@ -20,6 +20,7 @@ from sknet.estimators._architecture import (
     check_never_falls,
 )
 from sknet.estimators._base import BaseNet
+from sknet.estimators._classifier import Decisions
 from sknet.estimators._fit import Fitted, layer_sizes
 from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
@@ -30,7 +31,6 @@ from sknet.estimators._options import (
     ENCODER,
     SAMPLER,
     SCALE_TARGET,
-    Decisions,
     NamedOptions,
     WithEncoder,
 )

@@ -7,6 +7,7 @@ from sknet._late import available_if
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._classifier import Decisions
 from sknet.estimators._heads import (
     gives_deviations,
     gives_intervals,
@@ -16,7 +17,6 @@ from sknet.estimators._heads import (
     has_decoder,
 )
 from sknet.estimators._inputs import follows_namespace, joined_lengths, with_lengths
-from sknet.estimators._options import Decisions
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.estimators._transformer import BaseTransformer
 

@@ -18,11 +18,23 @@ from sknet.engine._inputs import first_input
 from sknet.engine._network import Head, apply_head
 from sknet.engine._scores import Gathered, row_weights
 from sknet.estimators._checks import check_weights, filled, weighted_targets, without_padding
-from sknet.estimators._fit import DataSet, FitArguments, Network, Recipe, Request, is_auto
+from sknet.estimators._fit import (
+    HELD_OUT,
+    LOSS,
+    SCORE,
+    DataSet,
+    FitArguments,
+    Network,
+    Recipe,
+    Request,
+    Scorer,
+    Scoring,
+    check_scoring,
+    is_auto,
+)
 from sknet.estimators._inputs import Encoded
 from sknet.estimators._network import checked_inputs, weights_of
 from sknet.estimators._offset import OffsetScore, check_offset
-from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, Scorer, Scoring, check_scoring
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss, SquaredError
 from sknet.losses._wrappers import WithOffset, without_offset

@@ -32,6 +32,7 @@ from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._checks import check_weights, check_y, filled, weights_of_known, with_missing
 from sknet.estimators._computation import Computation, bounds_of, n_offsets_of, outputs_of
+from sknet.estimators._fit import check_scoring
 from sknet.estimators._head_scoring import evaluated
 from sknet.estimators._inputs import with_offset
 from sknet.estimators._layers import check_steps
@@ -43,7 +44,6 @@ from sknet.estimators._offset import (
     standardize_targets,
 )
 from sknet.estimators._options import check_loss_of_logits
-from sknet.estimators._scoring import check_scoring
 from sknet.estimators._summary import Summarized, summary_rows, with_values
 from sknet.estimators._targets import refuse_ignored
 from sknet.estimators._validation import naming
