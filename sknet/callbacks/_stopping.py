@@ -202,6 +202,7 @@ class EarlyStopping(Callback):
         "cools_count": bool,
         "best_epoch": COUNT,
         "best_step": COUNT,
+        "reductions": [COUNT, ABSENT],
         "weights": [WEIGHTS, ABSENT],
     }
 
@@ -249,6 +250,8 @@ class EarlyStopping(Callback):
         vars(self).update(_name=name, _model=model, _reductions=model.progress.reductions)
         if fit.epoch:  # resumed: continue counting its epochs
             self.best_epoch_, self.best_step_ = loaded.get("best_epoch", 0), loaded.get("best_step", 0)
+            # Another callback may have lowered the rate after this one looked, before the checkpoint.
+            self._reductions = loaded.get("reductions", self._reductions)
         if self.higher_is_better is not None or name in fit.directions:
             self._plateau = self._new_plateau(fit)
         if self.restore_best and loaded.get("monitor") == name and math.isfinite(loaded["best"]):
@@ -279,7 +282,7 @@ class EarlyStopping(Callback):
         if self._plateau is None:
             return dict(self._loaded)
         state = {"monitor": self._name, **self._plateau.state()}
-        state |= {"best_epoch": self.best_epoch_, "best_step": self.best_step_}
+        state |= {"best_epoch": self.best_epoch_, "best_step": self.best_step_, "reductions": self._reductions}
         return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights, self._model)})
 
     def load_state(self, state: Mapping[str, Any]) -> None:

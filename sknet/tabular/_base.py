@@ -561,7 +561,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             counts[held_out] += job.kind == next(iter(task.settings))
         rows = np.flatnonzero(counts)
         known = {kind: output[rows] / counts[rows, np.newaxis] for kind, output in outputs.items()}
-        weight = None if task.weight is None or not task.weight[rows].any() else task.weight[rows]
+        # Rows whose weights cancel, or are zero, count alike: no mix is better by them.
+        weight = None if task.weight is None or not task.weight[rows].sum() > 0 else task.weight[rows]
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
         self._schema, self._loss_function = task.schema, task.loss
         self.members_ = [member for members in trained for member, _ in members]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.callbacks import Callback, EarlyStopping
+from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.optim import SGD
 from sknet.optim.schedules import Adaptive
 from tests.callbacks.helpers import X, Y, classifier, unconverged
@@ -78,6 +78,30 @@ def test_a_restart_keeps_the_best():
     rates, stopping = watched([1.0, 1.0, 0.95, 0.9], 0, 0.1, False, Adaptive(0.5, factor=5.0))
     assert [(x["count"], x["best"]) for x in stopping.seen_] == [(0, 1.0), (0, 1.0), (0, 0.95), (0, 0.9)]
     np.testing.assert_allclose(rates, [0.5, 0.5, 0.1, 0.02])
+
+
+class Dies(Callback):
+    order = 2
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == 3:
+            raise RuntimeError("died")
+
+
+def test_a_resumed_fit_knows_which_reductions_were_seen(tmp_path):
+    """In epoch 3 the second lowers the rate, after the first has looked; there the other fit is killed."""
+
+    def stopping():
+        stops = [EarlyStopping("mine", patience=n, tol=0.0, higher_is_better=False) for n in (2, 1)]
+        return classifier(Values([1.0, 2.0, 2.0, 2.0]), *stops, max_iter=4, optimizer=SGD(Adaptive(0.5)))
+
+    with unconverged():
+        whole = stopping().fit(X, Y)
+        with pytest.raises(RuntimeError, match="died"):
+            stopping().fit(X, Y, callbacks=[Checkpoint(tmp_path), Dies()])
+        resumed = stopping().fit(X, Y, resume_from=tmp_path)
+    assert resumed.model_.progress == whole.model_.progress
+    assert whole.model_.progress.reductions == 1
 
 
 @pytest.mark.parametrize("higher", [True, False])

@@ -254,6 +254,18 @@ def test_weights_of_rows_and_classes():
     assert balanced > plain
 
 
+@pytest.mark.filterwarnings("ignore:sample_weight has 6 negative weights")
+@pytest.mark.parametrize("least", [-1.0, -2.0])
+def test_rows_held_out_whose_weights_do_not_add_up(least):
+    """The mix is chosen as if they weighed alike."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y, weight = X[:, 0], np.ones(60)
+    weight[:6] = least
+    held_out = [(np.arange(12, 60), np.arange(12))]
+    reg = TabularRegressor(budget=0.05, cv=held_out, random_state=0)
+    assert clone(reg).fit(X, y, sample_weight=weight).mix_ == reg.fit(X, y).mix_
+
+
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
