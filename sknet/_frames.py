@@ -1,4 +1,4 @@
-"""Data frames of pandas and polars, read as scikit-learn reads them, without importing any of the three."""
+"""Frames of pandas, polars and Arrow, read as scikit-learn reads them, without importing any of these."""
 
 import math
 import re
@@ -19,15 +19,25 @@ FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether X is a pandas or polars data frame."""
-    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_columns"))
+    """Tell whether X is a data frame of pandas or polars, or a table of Arrow."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_columns") or is_arrow(X))
+
+
+def is_arrow(X: Any) -> bool:
+    """Tell whether X is a table of Arrow, or a batch of its rows."""
+    return hasattr(type(X), "column_names")  # of its class: data frames have columns as attributes
 
 
 def names_of(frame: Any) -> list[Any]:
-    columns = frame.columns
+    columns = frame.column_names if is_arrow(frame) else frame.columns
     if hasattr(columns, "tolist"):  # takes a sixth of the time of an iteration
         columns = columns.tolist()
     return list(columns)
+
+
+def selected(frame: Any, names: Sequence[Any]) -> Any:
+    """Return a frame of some columns, by their names."""
+    return frame.select(list(names)) if is_arrow(frame) else frame[list(names)]
 
 
 def is_collection(x: Any) -> bool:
@@ -108,7 +118,7 @@ def refuse_unreadable(x: Any) -> None:
 def as_array(data: Any) -> Any:
     """Return data in memory as a NumPy array of native byte order; integers of a container stay integers."""
     refuse_unreadable(data)
-    array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else data)
+    array = np.asarray(_of_pandas(data) if hasattr(data, "iloc") else without_dictionaries(data))
     if array.dtype.kind == "f" and array.ndim == 2:
         array = _of_several_widths(data, array)
     if array.dtype.kind == "O" and array.size:
@@ -131,6 +141,20 @@ def _of_pandas(data: Any) -> Any:
     if data.isna().to_numpy().any():
         return data.to_numpy(dtype=np.float64, na_value=np.nan)
     return data.to_numpy(dtype=np.result_type(*plain))
+
+
+def without_dictionaries(data: Any) -> Any:
+    """Return Arrow's categories as their values; of missing ones NumPy would make the last category."""
+    if type(data).__module__.partition(".")[0] != "pyarrow":
+        return data
+    if is_arrow(data):
+        schema = data.schema
+        for i, field in enumerate(schema):
+            if hasattr(field.type, "index_type"):
+                schema = schema.set(i, field.with_type(field.type.value_type))
+        return data if schema is data.schema else data.cast(schema)
+    kind: Any = getattr(data, "type", None)
+    return data.cast(kind.value_type) if hasattr(kind, "index_type") else data
 
 
 def _of_several_widths(data: Any, array: Any) -> Any:
@@ -164,10 +188,11 @@ class Frame:
         """Return some columns, by their positions in the fit."""
         if self.names is not None:
             chosen = tuple([self.names[i] for i in positions])
-            return Frame(self.frame[list(chosen)], chosen)
+            return Frame(selected(self.frame, chosen), chosen)
         if self.is_pandas:
             return Frame(self.frame.take(positions, axis=1))
-        return Frame(self.frame[:, list(positions)])
+        names = names_of(self.frame)
+        return Frame(selected(self.frame, [names[i] for i in positions]))
 
     def array(self, dtypes: "tuple[Any, ...] | Any" = None) -> Any:
         own = self.ordered()
@@ -200,7 +225,7 @@ class Frame:
     def ordered(self) -> Any:
         """Return the data frame with the columns of the fit in order."""
         names, frame = self.names, self.frame
-        return frame if names is None or names_of(frame) == list(names) else frame[list(names)]
+        return frame if names is None or names_of(frame) == list(names) else selected(frame, names)
 
 
 def read_frame(
@@ -231,7 +256,7 @@ def read_frame(
 def with_columns(error: Exception, X: Any) -> Exception:
     """Return the error of a conversion to numbers, with the columns that caused it."""
     if type(X) is Frame:
-        names, columns = [repr(name) for name in X.ordered().columns], X.columns()
+        names, columns = [repr(name) for name in names_of(X.ordered())], X.columns()
     elif getattr(X, "ndim", 0) == 2:
         names, columns = [str(i) for i in range(X.shape[1])], iter(X.T)
     else:
@@ -425,8 +450,12 @@ def gaps_in(y: Any) -> Any:
         return np.isnan(y) if y.dtype.kind == "f" else np.isnat(y)
     if y.dtype.kind != "O":
         return np.zeros(y.shape, bool)
-    flat = [x is None or type(x).__name__ in ("NAType", "NaTType") or bool(x != x) for x in y.ravel()]
-    return np.array(flat, bool).reshape(y.shape)
+    return np.array([is_gap(x) for x in y.ravel()], bool).reshape(y.shape)
+
+
+def is_gap(x: Any) -> bool:
+    """Tell whether a value is None, NaN, or missing by another name."""
+    return x is None or type(x).__name__ in ("NAType", "NaTType") or bool(x != x)
 
 
 def all_finite(x: np.ndarray) -> bool:

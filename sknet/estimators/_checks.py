@@ -28,8 +28,10 @@ from sknet._frames import (
     gaps_in,
     is_frame,
     length_of,
+    names_of,
     refuse_unreadable,
     sequences_in,
+    without_dictionaries,
 )
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
@@ -173,6 +175,8 @@ def check_X_y(  # noqa: N802
             estimator.__dict__.pop("feature_names_in_", None)
         return X, y
     X, y = _with_dtype(as_host(X)), as_host(y)
+    if type(y) is not np.ndarray:
+        y = without_dictionaries(y)
     _check_kind(y, "y", TARGETS)
     y, missing = (y, None) if is_reconstructed else split_missing(estimator, y)
     if is_on_device(X):
@@ -199,7 +203,7 @@ def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
     """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere."""
-    _check_kind(y := as_host(y), "y", TARGETS)
+    _check_kind(y := without_dictionaries(as_host(y)), "y", TARGETS)
     y, missing = split_missing(estimator, y)
     if y is None:
         raise ValueError(
@@ -428,7 +432,8 @@ def naming_columns(estimator: Any, X: Any) -> Iterator[None]:
         with np.errstate(invalid="ignore"):  # scikit-learn looks for NaN in a sum, which may overflow
             yield
     except (ValueError, TypeError) as error:
-        if str(error).startswith(("Input contains NaN", "Input y contains NaN")):
+        # The last is pandas' NA among labels.
+        if str(error).startswith(("Input contains NaN", "Input y contains NaN", "boolean value of NA")):
             raise ValueError(f"y has missing values: leave these rows out. {error}") from error
         advice = _advice(estimator, X, str(error))
         if advice is None:
@@ -462,7 +467,7 @@ def _advice(estimator: Any, X: Any, said: str) -> str | None:
 def _not_numbers(X: Any) -> list[str]:
     """Return the columns that cannot be read as numbers."""
     if is_frame(X):
-        names, columns = map(repr, X.columns), Frame(X).columns()
+        names, columns = map(repr, names_of(X)), Frame(X).columns()
     else:
         array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if array.ndim != 2 or array.dtype.kind in "biufc":

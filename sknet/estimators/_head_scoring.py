@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from sknet._constraints import shown
-from sknet._frames import as_array, gaps_in, is_frame, names_of
+from sknet._frames import as_array, gaps_in, is_frame, names_of, selected
 from sknet._late import available_if
 from sknet.callbacks._scoring import is_scikit_learns
 from sknet.estimators._checks import read_missing, taken_rows, with_gaps
@@ -109,8 +109,8 @@ class HeadView(BaseEstimator):
         """Return predictions of the head, in the order of its columns in y."""
         found = self.estimator.predict(X)
         if is_frame(found) and self.columns:
-            own = [name for name in self.columns if name in found.columns]
-            found = found[own] if any(head_of(name, [self.head]) for name in own) else found
+            own = [name for name in self.columns if name in names_of(found)]
+            found = selected(found, own) if any(head_of(name, [self.head]) for name in own) else found
         return columns_of(found, self.head)
 
     def predict_proba(self, X: Any) -> Any:

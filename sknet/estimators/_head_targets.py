@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet._constraints import shown
 from sknet._fields import POSITIVE, Each, Items, Named
-from sknet._frames import all_finite, as_array, gaps_in, is_frame, names_of
+from sknet._frames import all_finite, as_array, gaps_in, is_arrow, is_frame, names_of
 from sknet._hints import suggestion
 from sknet._params import StrOptions
 from sknet.core import Tensor
@@ -53,7 +53,7 @@ def as_heads(
             parts = [as_array(y[each]) for each in own]
             found[name] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
         heads = {str(each): str(head) for each, head in of_column.items()}
-        return found, "pandas" if hasattr(y, "iloc") else "polars", heads
+        return found, "pandas" if hasattr(y, "iloc") else "pyarrow" if is_arrow(y) else "polars", heads
     if len(names) > 1:
         raise ValueError(f"{expects}: y must be a dict of arrays or a frame with these names, got {shown(y)}")
     return {names[0]: y}, "array", {}
@@ -162,7 +162,7 @@ class HeadTargets(RealTargets):
         "columns": Items(str, POSITIVE),
         "numbered": Each((tuple,), str),
         "shifts": Items(str, bool),
-        "container": StrOptions({"dict", "array", "pandas", "polars"}),
+        "container": StrOptions({"dict", "array", "pandas", "polars", "pyarrow"}),
         "frame": Items(str, str),
         "n_outputs": POSITIVE,
         "n_columns": POSITIVE,
@@ -424,7 +424,10 @@ class HeadTargets(RealTargets):
             else:
                 columns[column] = part[:, taken[name]]
             taken[name] += 1
-        frame: Any = import_module(self.container).DataFrame
+        library = import_module(self.container)
+        if self.container == "pyarrow":
+            return library.table(columns)
+        frame: Any = library.DataFrame
         return frame(columns, index=index) if self.container == "pandas" else frame(columns)
 
 

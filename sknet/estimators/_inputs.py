@@ -17,7 +17,18 @@ import numpy as np
 
 from sknet import nn
 from sknet._fields import ABSENT, COUNT, Each, Items, Named
-from sknet._frames import all_finite, are_numbers, as_array, is_collection, is_record, length_of, sequences_in
+from sknet._frames import (
+    all_finite,
+    are_numbers,
+    as_array,
+    is_collection,
+    is_record,
+    length_of,
+    names_of,
+    selected,
+    sequences_in,
+    without_dictionaries,
+)
 from sknet._hints import suggestion
 from sknet._late import above
 from sknet._params import arguments_of
@@ -115,8 +126,10 @@ def on_host(x: Any) -> Any:
 
 
 def dense_targets(y: Any) -> Any:
-    """Return targets that may be sparse as an array."""
-    return y.toarray() if hasattr(y, "toarray") else y
+    """Return targets that may be sparse as an array, and Arrow's categories as their values."""
+    if hasattr(y, "toarray"):
+        return y.toarray()
+    return y if type(y) is np.ndarray else without_dictionaries(y)
 
 
 def _is_foreign(x: Any) -> bool:
@@ -437,7 +450,7 @@ def _check_steps(X: Mapping[str, Any], lengths: Any) -> None:
 
 def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
     """Return the columns of a frame by the arguments of a network that their names begin with."""
-    columns = {str(column): str(column).split("__")[0] for column in X.columns}
+    columns = {str(column): str(column).split("__")[0] for column in names_of(X)}
     unknown = [column for column, name in columns.items() if name not in forward]
     if unknown:
         raise ValueError(
@@ -450,7 +463,8 @@ def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
             f"no column is for argument {missing[0]!r} of the network: call it {missing[0]}__column"
         )
     names = list(dict.fromkeys(columns.values()))
-    return {name: as_array(X[[c for c in X.columns if columns[str(c)] == name]]) for name in names}
+    parts = {name: [c for c in names_of(X) if columns[str(c)] == name] for name in names}
+    return {name: as_array(selected(X, part)) for name, part in parts.items()}
 
 
 def _check_names(X: Mapping[str, Any], forward: Forward | None) -> None:

@@ -27,7 +27,7 @@ from sknet.graphs._literals import docstring, literal, names_in
 from sknet.graphs._python import PythonSource
 from sknet.losses._wrappers import has_offset
 from sknet.nn import Scope, bindings, run
-from sknet.preprocessing._python import EncodedTable
+from sknet.preprocessing._python import EncodedTable, columns_of, table_facts
 
 FILE = '''"""{title}, as Python that needs NumPy alone.
 
@@ -396,6 +396,7 @@ class _File:
     ) -> None:
         self.frozen, self.source, self.is_prepared = frozen, source, table is not None
         self.given, self.inputs, self.is_named, self.lengths = given, given.inputs, given.is_named, lengths
+        self.columns = None if self.is_prepared or self.is_named else frozen._names
         self.names = {path: self.source.array(value, path) for path, value in given.values.items()}
         self.layers = {name: self._layer(path) for path, name in self.names.items()}
         self.passes: dict[Any, tuple[str, tuple[Any, ...], Any]] = {}
@@ -469,7 +470,11 @@ class _File:
                     "elif isinstance(X, list):",
                     f"    X = padded(X, {literal(first)}, *{expected}[{literal(first)}])",
                 ]
-        x = "prepared(X)" if self.is_prepared and method.source == "X" else "X"
+        x = "X"
+        if method.source == "X" and self.is_prepared:
+            x = "prepared(X)"
+        elif method.source == "X" and self.columns is not None:
+            x = f"{self.source.value(columns_of)}(X, N_COLUMNS, NAMES)"
         given = x if is_named else f"{{{literal(next(iter(self.inputs[method.source])))}: {x}}}"
         given = f"checked({given}, {expected})"
         if self.frozen._scaling is not None and method.source == "X":
@@ -524,6 +529,8 @@ class _File:
         limits = {name: each for lengths in self.lengths.values() for name, each in lengths.limits.items()}
         lines.append(f"LENGTHS = {literal(limits)}  # of the free axes of inputs: at least, and at most")
         lines += self._expected("INPUTS", "MOST_ROWS", "X", run)
+        if self.columns is not None:
+            lines.append(table_facts(len(self.columns), self.columns))
         if "codes" in self.inputs:
             lines += self._expected("CODES", "MOST_CODES", "codes", Part(DECODER))
         return "\n".join(lines)

@@ -18,7 +18,7 @@ import numpy as np
 from sknet import nn, ops
 from sknet._constraints import StrOptions, shown
 from sknet._fields import ABSENT, COUNT, LEVEL, POSITIVE, Arrays, Each, Named
-from sknet._frames import all_finite, are_indices
+from sknet._frames import all_finite, are_indices, is_gap
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
@@ -52,7 +52,7 @@ def naming_labels(y: Any) -> Iterator[None]:
         known: dict[str, Any] = {}
         for each in labels.reshape(-1) if labels.dtype == object else ():
             label = each.item() if isinstance(each, np.generic) else each
-            known.setdefault("missing" if label is None or label != label else type(label).__name__, label)
+            known.setdefault("missing" if is_gap(label) else type(label).__name__, label)
         if (known.keys() <= {"str", "missing"} and len(known) < 2) or ONE_TYPE in str(error):
             raise
         found = ", ".join(f"{shown(label)} ({kind})" for kind, label in known.items())

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from sknet._constraints import shown
-from sknet._frames import is_frame
+from sknet._frames import is_arrow, is_frame
 from sknet._parallel import jobs_of
 from sknet._params import described_by, named_errors
 from sknet.engine._many import are_sent
@@ -351,6 +351,7 @@ def _joined(parts: list[Any], order: Any) -> Any:
     if isinstance(first, list):
         return [_joined(list(each), order) for each in zip(*parts, strict=True)]
     if is_frame(first):
-        whole = import_module(type(first).__module__.partition(".")[0]).concat(parts)
+        library = import_module(type(first).__module__.partition(".")[0])
+        whole = library.concat_tables(parts) if is_arrow(first) else library.concat(parts)
         return _safe_indexing(whole, order)
     return np.concatenate([on_host(part) for part in parts])[order]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sknet._constraints import shown
-from sknet._frames import is_frame, refuse_collection, refuse_unreadable, sequences_in
+from sknet._frames import is_arrow, is_frame, refuse_collection, refuse_unreadable, sequences_in
 from sknet._late import cached_property, issparse, scipy_sparse
 
 NUMBER, CATEGORY, DATE, TEXT, DROPPED = "number", "category", "date", "text", "dropped"
@@ -348,7 +348,7 @@ def _contained(X: Any) -> Any:
             raise ValueError("Complex data not supported: X is a sparse matrix of complex numbers")
         sparse = scipy_sparse()
         return sparse.csc_array(X) if isinstance(X, sparse.sparray) else sparse.csc_matrix(X)
-    if is_frame(X):
+    if is_frame(X) and not is_arrow(X):
         return X
     if hasattr(X, "to_pandas"):
         return X.to_pandas()

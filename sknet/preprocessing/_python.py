@@ -36,7 +36,7 @@ PLAIN = (str, bool, int, float, bytes)
 
 def columns_of(X: Any, count: int, names: Any) -> Any:
     """Return a table with the columns of the fit as an array: numbers, or objects if there are others."""
-    known = X.keys() if hasattr(X, "keys") else getattr(X, "columns", None)
+    known = X.keys() if hasattr(X, "keys") else getattr(X, "column_names", getattr(X, "columns", None))
     if names is not None and known is not None:
         missing = [name for name in names if name not in known]
         if missing:

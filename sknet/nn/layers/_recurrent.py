@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from sknet._constraints import shown
 from sknet._fields import ABSENT, POSITIVE, Named
+from sknet._frames import sequences_in
 from sknet._params import Interval, StrOptions, described_by, named_errors
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
@@ -630,8 +631,9 @@ def pad_sequences(
 
     Parameters
     ----------
-    sequences : sequence of array-like of shape (n_steps,) or (n_steps, n_features)
-        One for each row; the shape after the first axis is the same for all.
+    sequences : sequence of array-like of shape (n_steps,) or (n_steps, n_features), or column of lists
+        One for each row, also as a column of pandas, polars or Arrow; the shape after the first axis is the
+        same for all.
     maxlen : int or None, default=None
         Steps of the result; of longer sequences the first `maxlen` are taken. None is the longest sequence,
         and a step at least.
@@ -669,6 +671,8 @@ def pad_sequences(
     >>> lengths
     array([3, 1, 2])
     """
+    rows = sequences_in(sequences)  # of a column of lists
+    sequences = sequences if rows is None else rows
     arrays = [_as_array(each, i) for i, each in enumerate(sequences)]
     if not arrays:
         raise ValueError("pad_sequences needs at least one sequence, got none")
