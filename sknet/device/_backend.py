@@ -65,6 +65,12 @@ def result_dtype(*operands: Any) -> np.dtype[Any]:
     return np.result_type(*(x if isinstance(x, (bool, int, float)) else x.dtype for x in operands))
 
 
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `np.broadcast_shapes`, which takes long, without calling it for shapes that are the same."""
+    several = {*shapes} - {()}
+    return np.broadcast_shapes(*several) if len(several) > 1 else several.pop() if several else ()
+
+
 # -- precision of products --------------------------------------------------------------------
 
 # Of float32 arrays: with 10 and 7 bits of the fraction, and by three products of 10 bits with nearly all.

@@ -439,13 +439,12 @@ class NativeSteps(CompiledSteps):
         if key not in self._runs:
             batches, programs = self.batches, self._programs
             program = self.program_for(n_rows, width)
-            parts = native.Parts(program, programs.update, programs.gradient, programs.numbers)
             X = self._window.room if self._window else batches.narrowed(batches.X, width)
             data = X, batches.y, batches.weight
             try:
                 most = min(max(batches.n_batches, LEAST_STEPS), MOST_STEPS)
                 shares = self.threads_needed.leaves_cores
-                run = native.NativeRun(parts, data, self.check_finite, most, shares)
+                run = native.NativeRun(program, programs, data, self.check_finite, most, shares)
             except native.UnsupportedError:
                 self._runs[key] = None
             else:
@@ -520,7 +519,7 @@ class NativeSteps(CompiledSteps):
         batches, epochs = self.batches, np.arange(n_epochs)
         firsts = epochs * batches.n_batches + first
         starts = epochs * batches.n_samples + first * batches.size
-        return native.Turns(self._run_of(n_rows), firsts, starts, steps)
+        return self._run_of(n_rows), (firsts, starts, steps)
 
     def _run_of(self, n_rows: int) -> "NativeRun":
         run = self._runs[n_rows, None]

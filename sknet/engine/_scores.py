@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from sknet._config import native_core
 from sknet._constraints import shown
 from sknet._frames import all_finite, are_indices
 from sknet._hints import suggestion
 from sknet.callbacks._scoring import direction_of, is_scikit_learns
+from sknet.compile import native
 from sknet.core import Tensor, no_grad
 from sknet.device import device_of, namespace, to_device, to_host
 from sknet.engine._batches import MOST_KEPT
@@ -125,7 +127,10 @@ class Accuracy(Score):
         self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
-        if not isinstance(output, np.ndarray) and self._is_counted(output, target, weight):
+        counted = self._counted(1, output, target) if weight is None else None
+        if counted is not None:
+            self._right += counted[0]
+            self._all += len(output)
             return
         has_class = target.ndim == 1 and output.ndim == 2 and len(target) == len(output)
         if not (has_class and output.shape[1] > 1 and weight is None and type(target) is np.ndarray):
@@ -140,28 +145,35 @@ class Accuracy(Score):
         self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
 
-    def _is_counted(self, output: Any, target: Any, weight: Any) -> bool:
-        """Add rows if they can be counted where they are, on a device."""
-        from sknet.engine._device_runner import counted  # the host does without it
+    def _counted(self, n_parts: int, output: Any, target: Any) -> list[int] | None:
+        """Return how many rows of each part are right, if they can be counted in one pass and are finite."""
+        if self._ignore_index is not None:
+            return None
+        if not isinstance(output, np.ndarray):
+            from sknet.engine._device_runner import counted  # the host does without it
 
-        is_plain = weight is None and self._ignore_index is None
-        counts = counted(output, target, self._threshold) if is_plain else None
-        if counts is None or counts[0].outside:  # the host says which is wrong
-            return False
-        [found] = counts
-        self._finite = self._finite and not found.infinite
-        self._right += found.right
-        self._all += len(output)
-        return True
+            found = counted(output, target, self._threshold, n_parts)
+            is_fine = found is not None and not any(x.outside or x.infinite for x in found)
+            return [x.right for x in found] if found is not None and is_fine else None
+        is_class = target.ndim == 1 and output.ndim == 2 and len(target) == len(output)
+        if not (is_class and output.shape[1] > 1 and native_core() is not None):
+            return None
+        return native.right_rows(n_parts, output, target)
 
     def of_epochs(
         self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
     ) -> "list[Score] | None":
         if self._ignore_index is not None or type(self) is not Accuracy:
             return None
-        counts = self._counts_of(n_epochs, output, target)
+        if isinstance(output, np.ndarray):
+            output, target, _ = _as_rows(output, to_host(target), None)
+        counts = self._counted(n_epochs, output, target)
         if counts is None:
-            return None
+            output, target, _ = _as_rows(to_host(output), to_host(target), None)
+            right = self._is_right(output, target).reshape(n_epochs, -1)
+            if not all_finite(output):
+                return None
+            counts = np.count_nonzero(right, axis=1).tolist()
         n_rows = output.size // (output.shape[-1] if output.ndim > 1 else 1) // n_epochs
         found: list[Score] = []
         for count in counts:
@@ -169,25 +181,6 @@ class Accuracy(Score):
             score._right, score._all = float(count), float(n_rows)
             found.append(score)
         return found
-
-    def _counts_of(self, n_epochs: int, output: Any, target: Any) -> list[int] | None:
-        """Return how many rows of each epoch are right; None if an output is not finite."""
-        if not isinstance(output, np.ndarray):
-            from sknet.engine._device_runner import counted  # the host does without it
-
-            on_device = counted(output, target, self._threshold, n_epochs)
-            if on_device is not None and not any(x.outside or x.infinite for x in on_device):
-                return [x.right for x in on_device]
-        output, target, _ = _as_rows(to_host(output), to_host(target), None)
-        native = namespace(output).native_passes()
-        found: list[int] | None = None
-        if native is not None and target.ndim == 1:
-            found = native.right_rows(n_epochs, output, target)
-        if found is not None:
-            return found
-        right = self._is_right(output, target).reshape(n_epochs, -1)
-        counts: list[int] = np.count_nonzero(right, axis=1).tolist()
-        return counts if all_finite(output) else None
 
     def _is_right(self, output: Any, target: Any, weight: Any = None) -> Any:
         """Return a mask of the rows with all labels right that count."""

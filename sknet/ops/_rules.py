@@ -11,6 +11,7 @@ from sknet._late import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.device import Namespace
+from sknet.device._backend import broadcast_shapes
 from sknet.exceptions import DtypeError, ShapeError
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
@@ -18,10 +19,8 @@ ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 
 def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
     shapes = [tuple(x.shape) for x in operands if hasattr(x, "shape")]
-    if shapes and shapes.count(shapes[0]) == len(shapes):  # mostly; NumPy's function takes long
-        return shapes[0]
     try:
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     except ValueError:
         raise ShapeError(
             f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast together"
@@ -33,7 +32,7 @@ def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> Shape
     known: dict[tuple[Any, ...], Any] = {}  # NumPy takes as long as all else
 
     def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        kinds = tuple([_kind(x) for x in (*operands, *constants)])
+        kinds = tuple(map(_kind, (*operands, *constants)))
         dtype = known.get(kinds)
         if dtype is None:
             try:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from sknet.compile.native._run import (
         NativeRun,
         NativeStep,
-        Parts,
         Turns,
         Units,
         UnsupportedError,
+        right_rows,
         run_turns,
     )
 else:
@@ -25,14 +25,14 @@ else:
             "sknet.compile.native._instructions": ("Codes", "Field"),
             "sknet.compile.native._passes": ("native_passes",),
             "sknet.compile.native._run": (
-                *("NativeRun", "NativeStep", "Parts", "Turns", "Units", "UnsupportedError", "run_turns"),
+                *("NativeRun", "NativeStep", "Turns", "Units", "UnsupportedError", "right_rows", "run_turns"),
             ),
         }
     ).into(globals())
 
 __all__ = [
-    "Codes", "Field", "NativeRun", "NativeStep", "Parts", "Turns", "Units", "UnsupportedError",
-    "native_passes", "run_turns",
+    "Codes", "Field", "NativeRun", "NativeStep", "Turns", "Units", "UnsupportedError",
+    "native_passes", "right_rows", "run_turns",
 ]  # fmt: skip
 
 

@@ -5,18 +5,16 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 # -- addresses: of arrays, and of the C functions that do the work of NumPy's plan -----------------
 
 
-class Loop(NamedTuple):
-    """An inner loop of a ufunc: ``loop(arguments, lengths, strides, data)``, which needs no interpreter."""
-
-    address: int
-    data: int
+# The addresses of an inner loop of a ufunc, which needs no interpreter, and of its data:
+# ``loop(arguments, lengths, strides, data)``.
+Loop = tuple[int, int]
 
 
 class _UFunc(ctypes.Structure):
@@ -63,7 +61,7 @@ def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
         return None
     first = kinds.index(wanted)
     address = found.functions[first]
-    return None if not address else Loop(address, found.data[first] or 0)
+    return None if not address else (address, found.data[first] or 0)
 
 
 def level_1(function: Callable[..., Any]) -> tuple[str, np.dtype[Any], int] | None:
@@ -288,7 +286,7 @@ def loop(
     lengths: Sequence[int], strides: Sequence[int], again: tuple[int, Sequence[int]] = (1, ()),
 ) -> None:  # fmt: skip
     tape.add(
-        Kind.LOOP, function.address, function.data, *padded(addresses, 4), often[0], *padded(often[1], 4),
+        Kind.LOOP, *function, *padded(addresses, 4), often[0], *padded(often[1], 4),
         *padded(lengths, 4), *padded(strides, 9), again[0], *padded(again[1], 4),
     )  # fmt: skip
 

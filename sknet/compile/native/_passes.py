@@ -95,9 +95,9 @@ class NativeGates:
         fields = np.array(
             [
                 *(address_of(given), given.strides[0], *map(address_of, arrays), rows, width),
-                *(tanh.address, tanh.data, 0, 0, 0, size, size),
+                *(*tanh, 0, 0, 0, size, size),
                 *(z.shape[1], z_step, *lengths, address_of(first), address_of(slabs)),
-                *(address_of(out), out.strides[0], out_step, loop.address, loop.data, 0, 0, 0),
+                *(address_of(out), out.strides[0], out_step, *loop, 0, 0, 0),
                 *(gates.strides[0], cells.strides[0]),
                 *(len(slabs), rows, inner, length, 0, slabs.strides[0], length * size),
                 *(inner * size, size, length * size, size, outer * size, size),
@@ -118,7 +118,7 @@ class NativeGates:
             if _differs(x, dtype):
                 return False
             places.append(address_of(x))
-        loop = tanh.address, tanh.data, 0, 0, 0, size, size
+        loop = *tanh, 0, 0, 0, size, size
         fields = np.zeros(FIELDS, np.int64)
         fields[: len(places) + 2 + len(loop)] = [*places, *cell.shape, *loop]
         self._pass(fields.ctypes.data, size, work)
@@ -211,7 +211,7 @@ class NativeNorms:
         fields = np.array(
             [
                 *(*map(address_of, first), rows, width, min(block, rows), *map(address_of, rest), *groups),
-                *(loop.address, loop.data, 0, 0, 0, 1, 0, width, 1, *strides),
+                *(*loop, 0, 0, 0, 1, 0, width, 1, *strides),
             ],
             np.int64,
         )
@@ -262,7 +262,7 @@ class NativeTiles:
         if loop is None or not all(a.flags.aligned and a.dtype == x.dtype for a in arrays):
             return False
         share = address_of(sums), 0, task.part, task.groups, task.apart * x.itemsize
-        product = [loop.address, loop.data, *map(address_of, arrays[2:]), *[0] * 13, *share]
+        product = [*loop, *map(address_of, arrays[2:]), *[0] * 13, *share]
         planes, _, of_images, of_results, *_ = scratch
         own = (
             *((Tile.ROOM, planes), (OF_RESULT + Tile.ROOM, planes)),
@@ -309,21 +309,6 @@ class NativePools:
         """Write each window's gradient to the first of its largest elements, and zero to all others."""
         return self._pooled(Work.PUT_LARGEST, windows, x, out, top, g)
 
-    def right_rows(self, n_epochs: int, outputs: Any, targets: Any) -> list[int] | None:
-        """Return how many rows of each epoch have their largest output in their class.
-
-        None if the arrays have other layouts, an output is not finite, or a class is none.
-        """
-        n_rows, n_classes = outputs.shape
-        if outputs.dtype.char not in "fd" or _differs(outputs, outputs.dtype) or _differs(targets, np.int64):
-            return None
-        counts = np.empty(n_epochs, np.int64)
-        arrays = map(address_of, (outputs, targets, counts))
-        fields = np.array([*arrays, n_epochs, n_rows // n_epochs, n_classes], np.int64)
-        failed = self._pass(address_of(fields), outputs.itemsize, Work.RIGHT)
-        found: list[int] = counts.tolist()
-        return None if failed else found
-
     def _pooled(self, work: int, windows: Any, x: Any, out: Any, *more: Any) -> bool:
         arrays = x, out, *more
         if windows.padding != ((0, 0), (0, 0)) or windows.dilation != (1, 1) or not windows.are_apart:
@@ -367,7 +352,7 @@ class NativePasses(NativeNorms, NativeTiles, NativeGates, NativePools):
         if exp is None or not (x.flags.aligned and out.flags.aligned and x.dtype.isnative):
             return False
         places = x.ctypes.data, out.ctypes.data, x.size, rooms.ctypes.data, rooms.shape[1]
-        fields = np.array([*places, exp.address, exp.data, 0, 0, 0, SIZE, SIZE], np.int64)
+        fields = np.array([*places, *exp, 0, 0, 0, SIZE, SIZE], np.int64)
         self._pass(fields.ctypes.data, SIZE, Work.ERFC)
         return True
 

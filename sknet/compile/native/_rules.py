@@ -35,7 +35,7 @@ from sknet.compile.native._instructions import (
     strides_over,
 )
 from sknet.compile.numpy import add_multiple, check_indices, fill_mask, write_largest
-from sknet.ops._codes import coded_forward
+from sknet.device._backend import broadcast_shapes
 
 SPREADS: dict[Any, int] = {
     np.add: Spread.ADD_ROW,
@@ -81,7 +81,7 @@ def ufunc(tape: Tape, call: Call) -> bool:
     if type(out) is not np.ndarray or operands is None:
         return False
     arrays = [*operands, out]
-    if np.broadcast_shapes(*[x.shape for x in arrays]) != out.shape or not all(
+    if broadcast_shapes(*[x.shape for x in arrays]) != out.shape or not all(
         x.flags.aligned and x.dtype.isnative and min(x.strides, default=0) >= 0 for x in arrays
     ):
         return False
@@ -233,7 +233,7 @@ def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
     if not out.size:
         return True
     batch = out.shape[:-2]
-    if np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) != batch:
+    if broadcast_shapes(a.shape[:-2], b.shape[:-2]) != batch:
         return False
     lengths, strides = merged(batch, [_strides_over_batch(x, batch) for x in arrays])
     core = (*a.shape[-2:], b.shape[-1]), [s for x in arrays for s in x.strides[-2:]]
@@ -343,7 +343,7 @@ def copyto(tape: Tape, call: Call) -> bool:
         return False
     if mask is not None:
         return _replace(tape, source, mask, out)
-    if source.ndim > out.ndim or np.broadcast_shapes(source.shape, out.shape) != out.shape:
+    if source.ndim > out.ndim or broadcast_shapes(source.shape, out.shape) != out.shape:
         return False
     return is_apart(out, source) and copied(tape, source, out)
 
@@ -535,7 +535,7 @@ def _rule_of(function: Any) -> Rule | None:
     if isinstance(getattr(function, "__self__", None), Context):  # as `silently` calls a function
         return _silenced
     if isinstance(function, partial):
-        return _of_partials().get(function.func)
+        return dropped if function.func is fill_mask else coded if _is_coded(function.func) else None
     if isinstance(getattr(function, "__self__", None), np.ufunc):
         return reduce if function.__name__ == "reduce" else None
     try:
@@ -558,9 +558,10 @@ def _silenced(tape: Tape, call: Call) -> bool:
     return translated(tape, Call(function, tuple(args), call.named))
 
 
-@cache
-def _of_partials() -> dict[Any, Rule]:
-    return {fill_mask: dropped, coded_forward: coded}
+def _is_coded(function: Any) -> bool:
+    """Tell whether a function multiplies codes, which few programs do."""
+    codes = sys.modules.get("sknet.ops._codes")
+    return codes is not None and function is codes.coded_forward
 
 
 @cache

@@ -4,16 +4,26 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from sknet._late import cached_property
 from sknet._native import needed
 from sknet.compile._calls import Call
 from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import GIVEN, TURN, Kind, Tape, address_of, code, copy, is_plain
+from sknet.compile.native._instructions import (
+    GIVEN,
+    TURN,
+    Kind,
+    Tape,
+    Work,
+    address_of,
+    code,
+    copy,
+    is_plain,
+)
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
-from sknet.compile.native._threads import Sharing
 from sknet.exceptions import CaptureError
 
 
@@ -30,8 +40,12 @@ class HostCalls:
     def __init__(self) -> None:
         self._functions: list[list[Callable[[], object]]] = []
         self._raised: tuple[int, BaseException] | None = None
+
+    @cached_property
+    def address(self) -> int:
+        """Address of the function to be called."""
         self._callback = _Callback(self._call)
-        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
     @property
     def count(self) -> int:
@@ -65,47 +79,29 @@ SOURCE, ROWS, TARGET, UNITS = 2, 5, 6, 14  # fields of a copy
 SHARED = 1 << 18  # multiplications of a product, from which on OpenBLAS has several threads
 
 
-def stepper(is_shared: bool) -> Callable[[int, int], int]:
-    """Return the function that carries out turns, whose work threads may share."""
-    steps = needed().steps
+def in_threads(function: Callable[..., int], is_shared: bool) -> Callable[..., int]:
+    """Return a function of the extension, whose work threads share if that is asked for."""
     if not is_shared:
-        return steps
+        return function
+    from sknet.compile.native._threads import Sharing  # small networks do without
 
-    def shared(turns: int, count: int) -> int:
+    def shared(*args: Any) -> int:
         with Sharing():
-            return steps(turns, count)
+            return function(*args)
 
     return shared
-
-
-class Parts(NamedTuple):
-    """The parts of a step."""
-
-    gradient: Any
-    update: Any
-    flat_gradient: np.ndarray
-    numbers: np.ndarray
-
-
-class Memory(NamedTuple):
-    """Arrays that the steps of a call read and write, besides the memory of their programs."""
-
-    orders: tuple[np.ndarray, np.ndarray]
-    numbers: np.ndarray
-    losses: np.ndarray
-    outputs: np.ndarray | None
 
 
 class NativeRun:
     """Runs training steps in native code, in the memory of compiled programs."""
 
     def __init__(
-        self, parts: Parts, data: tuple[Any, Any, Any], check: bool, most: int, shares: bool = False
+        self, program: Any, programs: Any, data: tuple[Any, Any, Any], check: bool, most: int, shares: bool
     ) -> None:
-        self._parts, self.most = parts, most
+        self._slots, self._programs, self.most = program.slots, programs, most
         self.hosted: list[Call] = []
         self._tape, self._of_data, self._host = Tape(SHARED if shares else math.inf), Tape(), HostCalls()
-        slots, result = parts.gradient.slots, parts.gradient.result
+        slots, result = self._slots, program.result
         self.rows = slots.y.shape[0]
         self.losses, self._numbers = self.tables(most)
         pairs = self._pairs(data)
@@ -116,7 +112,7 @@ class NativeRun:
         self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
         self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
         self._tape.add(Kind.COUNTER, 0, self._tape.address(slots.counter))
-        self._write_calls(parts.gradient.calls())
+        self._write_calls(program.calls())
         if check:
             self._write_check(result)
         first = len(self._tape.rows)
@@ -129,15 +125,15 @@ class NativeRun:
         self._given: int | None = None  # where the latest outputs were written
         self._of_gradient = self._host.count
         self._takes_numbers = self._write_copy(
-            self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0)
+            self._numbers[0], programs.numbers, (0, self._numbers.strides[0], 0)
         )
-        self._write_calls(parts.update.calls())
+        self._write_calls(programs.update.calls())
         for name, value in result.changed.items():
             self._write_copy(value, slots.untrained[name])
         self._program = self._tape.finished()
         self._offsets = self._program[self._outputs, TARGET] - self._room
         has_shares = self._tape.has_shares()
-        self._steps = stepper(has_shares)  # a fit has one thread of BLAS
+        self._steps = in_threads(needed().steps, has_shares)  # a fit has one thread of BLAS
         self._is_shared = has_shares or bool(self.hosted)  # what wakes threads
         self._turn = np.array([self._turn_of(address_of(self._program), 0, 0)], np.int64)
         self._place = address_of(self._turn)
@@ -146,7 +142,7 @@ class NativeRun:
 
     def _pairs(self, data: tuple[Any, Any, Any]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return each array of the data, and the slot for a batch of its rows."""
-        slots = self._parts.gradient.slots
+        slots = self._slots
         X, y, weight = data
         inputs = (
             [(X[name], slot) for name, slot in slots.X.items()] if isinstance(X, dict) else [(X, slots.X)]
@@ -175,7 +171,7 @@ class NativeRun:
         self._tape.rows[first:] = joined(self._tape.rows[first:])
 
     def _write_check(self, result: Any) -> None:
-        flat = self._parts.flat_gradient
+        flat = self._programs.gradient
         if not result.data.dtype == result.penalty.dtype == flat.dtype or flat.dtype.char not in "fd":
             raise UnsupportedError("a loss whose dtype differs from that of the parameters")
         check_finite(self._tape, flat, result.data, result.penalty)
@@ -265,23 +261,23 @@ class NativeRun:
 
     def tables(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Return room for losses and penalties of some steps, and for their numbers."""
-        flat, numbers = self._parts.flat_gradient, self._parts.numbers
+        flat, numbers = self._programs.gradient, self._programs.numbers
         return np.zeros((n_steps, 2), flat.dtype), np.zeros((n_steps, numbers.size), numbers.dtype)
 
     def turns(
-        self, firsts: np.ndarray, starts: np.ndarray, steps: int, memory: Memory, counter: int
+        self, firsts: np.ndarray, starts: np.ndarray, steps: int, memory: tuple[Any, ...], counter: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return turns of this run among those of a call."""
+        orders, numbers, losses, outputs = memory
         program = np.repeat(self._program[np.newaxis], len(firsts), axis=0)
         steps_before, rows_before = firsts[:, np.newaxis], starts[:, np.newaxis]
-        self._point(program, *[address_of(x) + 8 * rows_before for x in memory.orders])
+        self._point(program, *[address_of(x) + 8 * rows_before for x in orders])
         for mine, shared, place, field in (
-            (self.losses, memory.losses, self._gives_losses, TARGET),
-            (self._numbers, memory.numbers, self._takes_numbers, SOURCE),
+            (self.losses, losses, self._gives_losses, TARGET),
+            (self._numbers, numbers, self._takes_numbers, SOURCE),
         ):
             moved = address_of(shared) - address_of(mine)
             program[:, place, field] += moved + steps_before * shared.strides[0]
-        outputs = memory.outputs
         self._give_outputs(
             program, None if outputs is None else address_of(outputs) + rows_before * outputs.strides[0]
         )
@@ -292,13 +288,8 @@ class NativeRun:
         return table, program
 
 
-class Turns(NamedTuple):
-    """The turns of a run: each is some of its steps, before those of the next run."""
-
-    run: NativeRun
-    firsts: np.ndarray
-    starts: np.ndarray
-    steps: int
+# The turns of a run, each some of its steps: the first step and row of each, and how many steps each has.
+Turns = tuple[NativeRun, tuple[np.ndarray, np.ndarray, int]]
 
 
 def run_turns(
@@ -309,15 +300,16 @@ def run_turns(
     outputs: np.ndarray | None = None,
 ) -> np.ndarray:
     """Train on some batches, one after the other, in one call."""
-    losses, numbers = runs[0].run.tables(len(hyper))
+    first = runs[0][0]
+    losses, numbers = first.tables(len(hyper))
     numbers[...] = hyper
-    memory = Memory(orders, numbers, losses, outputs)
-    tables, programs = zip(*[each.run.turns(*each[1:], memory, counter) for each in runs], strict=True)
+    memory = orders, numbers, losses, outputs
+    tables, programs = zip(*[run.turns(*each, memory, counter) for run, each in runs], strict=True)
     table = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
-    done = runs[0].run._steps(address_of(table), len(table))
+    done = first._steps(address_of(table), len(table))
     del programs  # which the table points to
-    for each in runs:
-        each.run.check()
+    for run, _ in runs:
+        run.check()
     return losses[:done]
 
 
@@ -350,13 +342,13 @@ class NativeStep:
         self._turns = np.zeros((2, TURN), np.int64)
         self._turns[:, :3] = (first, n_calls, 1), (start, len(self._program), 1)
         self._place, self._place_of_all = address_of(self._turns), address_of(self._turns[1])
-        self._holds = nbytes < LONG
         self._table = table
         self._units: Units | None = None
         self._read: tuple[Any, ...] = ()  # what instructions read of the units
         self._codes = {} if table is None else _codes(table.dtype)
-        self._shares = tape.has_shares(1)
-        self._steps, self._unchecked = stepper(self._shares), needed().unchecked
+        shares, core = tape.has_shares(1), needed()
+        self._holds = nbytes < LONG and not shares
+        self._steps, self._unchecked = in_threads(core.steps, shares), in_threads(core.unchecked, shares)
 
     @classmethod
     def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
@@ -385,12 +377,7 @@ class NativeStep:
         if units is not self._units:
             self._take(units)
         found = self._codes.get(X.dtype)
-        if found is None:
-            return False
-        if not self._shares:
-            return self._unchecked(X, self._place_of_all, found, self._holds) == 1
-        with Sharing():
-            return self._unchecked(X, self._place_of_all, found, False) == 1
+        return found is not None and self._unchecked(X, self._place_of_all, found, self._holds) == 1
 
     def _take(self, units: Units | None) -> None:
         """Standardize tables by these units from now on."""
@@ -410,3 +397,19 @@ class NativeStep:
 @cache
 def _codes(target: np.dtype[Any]) -> dict[np.dtype[Any], int | None]:
     return {each: code(each, target) for each in map(np.dtype, GIVEN)}
+
+
+def right_rows(n_epochs: int, outputs: Any, targets: Any) -> list[int] | None:
+    """Return how many rows of each epoch have their largest output in their class.
+
+    None if the arrays have other layouts, an output is not finite, or a class is none.
+    """
+    n_rows, n_classes = outputs.shape
+    if outputs.dtype.char not in "fd" or targets.dtype != np.int64 or not is_plain(outputs, targets):
+        return None
+    counts = np.empty(n_epochs, np.int64)
+    arrays = map(address_of, (outputs, targets, counts))
+    fields = np.array([*arrays, n_epochs, n_rows // n_epochs, n_classes], np.int64)
+    failed = needed().passes(address_of(fields), outputs.itemsize, Work.RIGHT)
+    found: list[int] = counts.tolist()
+    return None if failed else found

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -11,6 +11,7 @@ from sknet.compile import _graph as own
 from sknet.compile._graph import Equation, Graph, Operand, Variable, as_read, is_repeated
 from sknet.compile.passes._rewrite import Rewriter, Rules, rewrite, scalar_of
 from sknet.device import backend, result_dtype
+from sknet.device._backend import broadcast_shapes
 from sknet.ops import SparseSlot
 
 ALGEBRA = Rules()
@@ -368,7 +369,7 @@ def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     for i, x in enumerate(equation.operands):
         if x in rewriter.constants and i != condition:
             operands[i] = _number_or_self(rewriter, x)
-    if all(a is b for a, b in zip(operands, equation.operands, strict=True)):
+    if all(map(is_, operands, equation.operands)):
         return None
     if not _fits(operands, equation):
         return None
@@ -381,11 +382,11 @@ def _number_or_self(rewriter: Rewriter, x: Any) -> Any:
 
 
 def _fits(operands: list[Any], equation: Equation) -> bool:
-    arrays = [x for x in operands if type(x) is Variable]
+    shapes = [x.shape for x in operands if type(x) is Variable]
     numbers = equation.primitive.values(tuple(operands))
     if not any(type(x) is Variable for x in numbers):
         return False
-    same_shape = np.broadcast_shapes(*[x.shape for x in arrays]) == equation.output.shape
+    same_shape = broadcast_shapes(*shapes) == equation.output.shape
     return same_shape and result_dtype(*numbers) == result_dtype(
         *equation.primitive.values(equation.operands)
     )

@@ -118,7 +118,7 @@ CASES = {
 def test_several_epochs_are_one_call_of_native_code(batch_size, calls, monkeypatch):
     """Also where the last batch of each is shorter."""
     native, core = [], needed()
-    counting = SimpleNamespace(steps=lambda *args: native.append(1) or core.steps(*args))
+    counting = SimpleNamespace(steps=lambda *args: native.append(1) or core.steps(*args), passes=core.passes)
     monkeypatch.setattr("sknet.compile.native._run.needed", lambda: counting)
     params = {"max_iter": 12, "tol": 0.0, "callbacks": [Reading(ahead=4)], "batch_size": batch_size}
     MLPClassifier((9,), random_state=0, **params).fit(X, LABELS)
