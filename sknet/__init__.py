@@ -162,8 +162,7 @@ def _suggestion(name: str) -> str:
         "linalg": "use sknet.ops.linalg",
         **dict.fromkeys(ops.__all__, f"use sknet.ops.{name}"),
     }
-    text: str = hints.suggestion(name, __all__, {**hints.hints("sknet.ops"), **advice})
-    return text
+    return hints.suggestion(name, __all__, {**hints.hints("sknet.ops"), **advice})
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,7 @@ def tables() -> dict[str, dict[str, list[str]]]:
     """Return all tables, by the package, class or kind of parameters that they are for."""
     import json  # of the standard library, but most programs need no hint
 
-    found: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_suffix(".json").read_bytes())
-    return found
+    return json.loads(Path(__file__).with_suffix(".json").read_bytes())
 
 
 @cache

@@ -337,13 +337,11 @@ def _own(library: Any, verb: str) -> Any:
 
 
 def _reads(library: Any) -> Callable[[], int | None]:
-    found: Callable[[], int | None] = _own(library, "get") or library.get_num_threads
-    return found
+    return _own(library, "get") or library.get_num_threads
 
 
 def _sets(library: Any) -> Callable[[int], object]:
-    found: Callable[[int], object] = _own(library, "set") or library.set_num_threads
-    return found
+    return _own(library, "set") or library.set_num_threads
 
 
 _limits = _Limits()

@@ -173,7 +173,7 @@ class _ScikitLearnParameters(PerceptronLayers):
     _holds_out_every_class: bool = False  # as scikit-learn's
 
     def _is_full_batch(self) -> bool:
-        return self.solver == "lbfgs"  # type: ignore[no-any-return]
+        return self.solver == "lbfgs"
 
 
 @described_by(_ScikitLearnParameters)

@@ -100,8 +100,7 @@ def gradcheck(
         weights = np.random.default_rng(seed + 1)
         outs = [as_tensor(x) for x in _tree.leaves(function(*_tree.rebuild(given, iter(tensors))))]
         parts = [(out * _direction(out, weights)).sum() for out in outs]
-        total: Tensor = sum(parts[1:], start=parts[0])
-        return total
+        return sum(parts[1:], start=parts[0])
 
     _check(projected, points, names, rng, step, rtol, atol, "first")
     if order == 2:
@@ -110,8 +109,7 @@ def gradcheck(
         def slope(*tensors: Tensor) -> Tensor:
             shares = _gradients(projected, tensors, create_graph=True)
             parts = [(share * v).sum() for share, v in zip(shares, directions, strict=True)]
-            total: Tensor = sum(parts[1:], start=parts[0])
-            return total
+            return sum(parts[1:], start=parts[0])
 
         _check(slope, points, names, rng, step, rtol, atol, "second")
     return True

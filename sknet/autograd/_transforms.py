@@ -400,10 +400,9 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
 
     def along(*points: Any) -> Tensor:
         parts = [(g * v).sum() for g, v in zip(_tree.leaves(slope(*points)), given, strict=True)]
-        total: Tensor = sum(parts[1:], start=parts[0])
-        return total
+        return sum(parts[1:], start=parts[0])
 
-    return grad(along, everywhere)(*primals)  # type: ignore[no-any-return]
+    return grad(along, everywhere)(*primals)
 
 
 # -- Jacobians and Hessians -------------------------------------------------------------------

@@ -168,8 +168,7 @@ def _scorer(scoring: Any) -> Callable[..., float]:
         return _own_score
     from sklearn.metrics import get_scorer  # slow to import
 
-    found: Callable[..., float] = get_scorer(scoring)
-    return found
+    return get_scorer(scoring)
 
 
 def _own_score(estimator: Any, X: Any, y: Any, **more: Any) -> float:

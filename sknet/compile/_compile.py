@@ -209,8 +209,7 @@ class Compiled:
 
     def calls(self) -> list[Call]:
         """Return the calls that `run` makes, with the arrays that it reads and writes; only on the host."""
-        found: list[Call] = self._bound[0]
-        return found
+        return self._bound[0]
 
     def _like_result(self, values: Sequence[Any]) -> Tree:
         return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)

@@ -311,8 +311,7 @@ class Rows:
         self.lines = lines
 
     def shape(self, variable: Variable) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self.shapes[self.positions[variable]]
-        return found
+        return self.shapes[self.positions[variable]]
 
     def line(self, equation: Equation) -> Line:
         """Return an equation, with a `Length` or `Lengths` for each number that depends on sizes."""
@@ -648,14 +647,13 @@ def _array(constant: Any, n: tuple[int, ...]) -> np.ndarray[Any, Any]:
         return np.arange(math.prod(shape), dtype=constant.dtype).reshape(shape)
     if isinstance(constant, Triangles):
         return constant.array(resolved(constant.shape, n))
-    return constant  # type: ignore[no-any-return]
+    return constant
 
 
 def _dtype(constant: Any) -> np.dtype[Any]:
     number = constant.number if isinstance(constant, Filled) else constant
     number = constant.lower if isinstance(constant, Triangles) else number
-    found: np.dtype[Any] = number.dtype
-    return found
+    return number.dtype
 
 
 def _is_array(leaf: Any) -> bool:

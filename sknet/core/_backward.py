@@ -498,15 +498,13 @@ def _seed(output: Any, gradient: Any) -> Any:
 def zeros_like(x: T) -> T:
     """Return zeros of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    made: T = _tape.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
-    return made
+    return _tape.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
 
 
 def ones_like(x: T) -> T:
     """Return ones of a tensor's shape, dtype and device."""
     place = device_of(x.data)
-    made: T = _tape.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
-    return made
+    return _tape.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)
 
 
 # -- values carried along the tape ------------------------------------------------------------
@@ -543,8 +541,7 @@ def attach_aux(x: T, aux: dict[str, Any]) -> T:
     >>> aux_of(x * 2 + 1)
     {'mean': 0.5}
     """
-    attached: T = bind(_attach_aux, (x,), {"aux": aux})
-    return attached
+    return bind(_attach_aux, (x,), {"aux": aux})
 
 
 def attached_to(x: Taped) -> dict[str, Any]:

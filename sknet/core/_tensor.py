@@ -511,7 +511,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of every axis."""
-        return self.data.shape  # type: ignore[no-any-return]
+        return self.data.shape
 
     @property
     def ndim(self) -> int:
@@ -526,7 +526,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
-        return self.data.dtype  # type: ignore[no-any-return]
+        return self.data.dtype
 
     @property
     def device(self) -> Device:
@@ -625,7 +625,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the values as a NumPy array on the host; on the CPU it shares memory."""
-        return to_host(self.data)  # type: ignore[no-any-return]
+        return to_host(self.data)
 
     def item(self) -> Any:
         """Return the one element as a Python scalar.

@@ -71,8 +71,7 @@ def new_score(estimator: Any, standing: Batches | None, model: Model) -> Score |
     """Return an empty score of an estimator, for rows whose targets vary as those that stand for them."""
     if standing is None:
         return None
-    score: Score = estimator._score_of(standing, model)()
-    return score
+    return estimator._score_of(standing, model)()
 
 
 def merged(states: Sequence["dict[str, Any]"]) -> dict[str, Any]:

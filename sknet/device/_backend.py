@@ -686,10 +686,10 @@ class MetaBackend(Backend):
         return MetaArray(array.shape, array.dtype)
 
     def device_of(self, array: Any) -> Device:
-        return array.device  # type: ignore[no-any-return]
+        return array.device
 
     def to_host(self, array: Any) -> np.ndarray:
-        return array.__array__()  # type: ignore[no-any-return]
+        return array.__array__()
 
 
 register("meta", MetaBackend)

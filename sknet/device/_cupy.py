@@ -206,7 +206,7 @@ class CupyBackend(Backend):
 
     @property
     def array_type(self) -> type:
-        return self._cupy.ndarray  # type: ignore[no-any-return]
+        return self._cupy.ndarray
 
     def check(self, device: Device) -> None:
         self._check_process()
@@ -233,7 +233,7 @@ class CupyBackend(Backend):
             return self._cupy.asarray(array)
 
     def to_host(self, array: Any) -> np.ndarray:
-        return array.get()  # type: ignore[no-any-return]
+        return array.get()
 
     def device_of(self, array: Any) -> Device:
         values = array.data if self.is_sparse(array) else array
@@ -241,7 +241,7 @@ class CupyBackend(Backend):
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
         self._check_process()
-        return self._cupy.cuda.Device(device.index)  # type: ignore[no-any-return]
+        return self._cupy.cuda.Device(device.index)
 
     def free_memory(self, device: Device) -> int:
         with self.activate(device):
@@ -259,7 +259,7 @@ class CupyBackend(Backend):
             self._cupy.get_default_memory_pool().free_all_blocks()
 
     def is_aligned(self, array: Any, nbytes: int = 16) -> bool:
-        return array.data.ptr % nbytes == 0  # type: ignore[no-any-return]
+        return array.data.ptr % nbytes == 0
 
     def shared_memory(self, device: Device) -> int:
         return int(self._cupy.cuda.Device(device.index).attributes["MaxSharedMemoryPerBlockOptin"])
@@ -324,7 +324,7 @@ class CupyBackend(Backend):
         return self.empty((nbytes,), np.uint8, Device(self.kind, self._cupy.cuda.Device().id))
 
     def _stream_address(self) -> int:
-        return self._cupy.cuda.get_current_stream().ptr  # type: ignore[no-any-return]
+        return self._cupy.cuda.get_current_stream().ptr
 
     def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
         with self.activate(device):

@@ -65,8 +65,7 @@ class ComputedRows(ABC):
         are_places = not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype.kind != "b"
         chosen = np.asarray(rows if are_places else np.arange(len(self))[rows])
         if not chosen.ndim:
-            found: np.ndarray = self[chosen[np.newaxis]][0]
-            return found
+            return self[chosen[np.newaxis]][0]
         out = np.empty((len(chosen), *self.shape[1:]), self.dtype)
         self.write(chosen, out)
         return out
@@ -76,8 +75,7 @@ class ComputedRows(ABC):
         if out is None:
             return self[rows]
         self.write(np.asarray(rows), out)
-        found: np.ndarray = out
-        return found
+        return out
 
 
 class Window:
@@ -93,8 +91,7 @@ class Window:
         """Return where each row of an epoch is in `room` once its batch was computed, as int64."""
         rows = np.arange(n_samples, dtype=np.int64)
         batch = np.minimum(rows // self._size, self._last)
-        found: np.ndarray = rows + (batch % self._batches - batch) * self._size
-        return found
+        return rows + (batch % self._batches - batch) * self._size
 
     def compute(self, order: np.ndarray, first: int, most: int) -> int:
         """Compute the rows of some batches, and return how many: at least one, and up to `most`."""

@@ -242,8 +242,7 @@ def check_signs(weight: np.ndarray[Any, Any], name: str) -> None:
 
 
 def _least(x: Tensor) -> float:
-    least: float = namespace(x.data).min(x.data, axis=None).item()
-    return least
+    return namespace(x.data).min(x.data, axis=None).item()
 
 
 def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> None:

@@ -284,8 +284,7 @@ def index_type(size: int) -> str:
 
 
 def _row_bytes(x: Any) -> int:
-    nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
-    return nbytes
+    return math.prod(x.shape[1:]) * x.dtype.itemsize
 
 
 def type_of(name: str, nbytes: int) -> str:
@@ -678,8 +677,7 @@ class DeviceSteps(Steps):
         steps = min(self._most, steps_at_once(self._per_step))
         nbytes = batches.n_samples * math.prod(self._output.shape[1:]) * self._output.dtype.itemsize
         limits = steps // batches.n_batches, self._bytes_of_outputs // (nbytes + kept), self._rows.most_epochs
-        found: int = max(1, min(most, *limits))
-        return found
+        return max(1, min(most, *limits))
 
     def run_epochs(
         self,

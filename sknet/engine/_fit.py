@@ -252,8 +252,7 @@ class Fit:
         return self.source.estimator(self.epoch)
 
     def rows(self, which: str) -> Rows | None:
-        found: Rows | None = getattr(self.source, which)()
-        return found
+        return getattr(self.source, which)()
 
     def end(self) -> None:
         """Let go of what saves the state: in a cycle with it, the rows would stay in memory for long."""
@@ -429,8 +428,7 @@ def model_state(model: ModelLike) -> Tree:
 
 def random_state_of(random_state: np.random.RandomState) -> Tree:
     """Return the state of a generator, as its `set_state` accepts it."""
-    state: Tree = random_state.get_state(legacy=False)
-    return state
+    return random_state.get_state(legacy=False)
 
 
 def load_model_state(model: ModelLike, saved: Mapping[str, Any], path: str) -> None:

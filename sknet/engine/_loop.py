@@ -699,8 +699,7 @@ class RowEpochs(Epochs):
         self.refresh(n_iter)
         if kept and not self._steps.goes_ahead:
             return 1
-        found: int = self._steps.epochs_at_once(most, kept.nbytes)
-        return found
+        return self._steps.epochs_at_once(most, kept.nbytes)
 
     def train_several(self, n_epochs: int, kept: Kept) -> int:
         model, batches, order = self.fit.model, self._batches, self._orders

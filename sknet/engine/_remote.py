@@ -169,8 +169,7 @@ class SplitStep:
     def room(self, like: Batch) -> Batch:
         program = self._program_for(like)
         if program is not None:
-            found: Batch = program.slots.batch
-            return found
+            return program.slots.batch
         X = each_input(lambda x: np.zeros(x.shape, x.dtype), like.X)
         y, weight = (None if x is None else np.zeros(x.shape, x.dtype) for x in like[1:])
         return Batch(X, y, weight)

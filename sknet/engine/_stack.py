@@ -449,10 +449,7 @@ class StackPlan:
 
         def step(*args: Any) -> DeviceOutputs:
             outputs = outputs_with(of, leaves(args[:-1]), {int(i): x for i, x in args[-1].items()})
-            found: DeviceOutputs = map_leaves(
-                lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, template
-            )
-            return found
+            return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, template)
 
         own = {str(i): Variable(values.shape[1:], values.dtype) for i, values in numbers.items()}
         graph, donated, returns = optimized(step, (*args, own), range(5))
@@ -470,10 +467,7 @@ class StackPlan:
         """Return shape and dtype of what the step of one member returns."""
         called = self.members[0].captured(n_rows).graph.called()
         outputs = self.members[0].captured(n_rows).graph.outputs
-        found: DeviceOutputs = map_leaves(
-            lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, called.result
-        )
-        return found
+        return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, called.result)
 
     def _program(self, n_rows: int) -> Compiled:
         """Return the program of a step of all members, each on so many rows."""
@@ -485,10 +479,7 @@ class StackPlan:
 
         def step(*args: Any) -> DeviceOutputs:
             outputs = vmap(one)(leaves(args[:-1]), args[-1])
-            found: DeviceOutputs = map_leaves(
-                lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, template
-            )
-            return found
+            return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, template)
 
         stacked = map_leaves(lambda x: Variable((n, *x.shape), x.dtype), args)
         own = {str(i): to_device(values, self.device) for i, values in numbers.items()}
@@ -609,8 +600,7 @@ class Stack:
         if outputs is not None:
             most = min(most, outputs.shape[1] // n_rows)
         asked = [fiber.asked for fiber in fibers]
-        found: int = min(x.steps.batches.in_a_row(x.order, x.first, min(x.most, most)) for x in asked)
-        return found
+        return min(x.steps.batches.in_a_row(x.order, x.first, min(x.most, most)) for x in asked)
 
     def _has_numbers(self, fiber: Fiber, table: np.ndarray) -> bool:
         """Write the scalars of a member's updates; a schedule that fails is an error of its fit alone."""

@@ -180,8 +180,7 @@ class Joined(Architecture):
     def linear_layers(self) -> list[str]:
         """Paths of the linear layers of a member that is a perceptron."""
         member: Any = self.member
-        found: list[str] = member.linear_layers
-        return found
+        return member.linear_layers
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         return Members(*[self.member.build(inputs, n_outputs) for _ in range(self.n_members)])
@@ -379,8 +378,7 @@ class Built(Architecture):
 
     @property
     def plan(self) -> "Mapping[str, float] | None":
-        found: Mapping[str, float] | None = getattr(self.factory.factory, "_plan", None)
-        return found
+        return getattr(self.factory.factory, "_plan", None)
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         known = {

@@ -60,7 +60,7 @@ class Transposed(nn.Module):
         self.bias = nn.Parameter(shape=shape, draw=draw)
 
     def forward(self, x: Any) -> Tensor:
-        return x @ self.weight.T + self.bias  # type: ignore[no-any-return]
+        return x @ self.weight.T + self.bias
 
 
 @dataclass(frozen=True)

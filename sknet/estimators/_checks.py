@@ -488,8 +488,7 @@ def _is_number(values: np.ndarray) -> bool:
 
 def ignored_label(estimator: Any) -> int | None:
     """Return the label that the loss of a classifier ignores, or None."""
-    found: int | None = getattr(estimator.loss, "ignore_index", None)
-    return found
+    return getattr(estimator.loss, "ignore_index", None)
 
 
 def without_ignored(estimator: Any, given: FitArguments) -> FitArguments:

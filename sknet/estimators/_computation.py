@@ -200,7 +200,7 @@ def _joined(head: Callable[[Tensor], Any], missing: float) -> Head:
     def join(output: Tensor) -> Tensor:
         found = head(output)
         if not isinstance(found, list):
-            return found  # type: ignore[no-any-return]
+            return found
         most = max(part.shape[1] for part in found)
         wide = [ops.pad(part, ((0, 0), (0, most - part.shape[1])), value=missing) for part in found]
         return ops.stack(wide, axis=0)

@@ -68,8 +68,7 @@ def _random_state(request: Request) -> RandomState:
     """Return what draws the split, the encoder and the weights; as the fit began that is resumed."""
     seed, saved = request.recipe.random_state, request.saved
     if saved is None:
-        found: RandomState = check_random_state(seed)
-        return found
+        return check_random_state(seed)
     found = RandomState() if seed is None else check_random_state(seed)
     found.set_state(saved.state["began"]["random_state"])
     return found

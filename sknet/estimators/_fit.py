@@ -622,5 +622,4 @@ def attach_fit_extras(
 
 def fit_extras(estimator: Any) -> FitExtras:
     """Return the callbacks, saved fit and counts that are attached to an estimator."""
-    found: FitExtras = estimator.__dict__.get("_fit_extras", NO_EXTRAS)
-    return found
+    return estimator.__dict__.get("_fit_extras", NO_EXTRAS)

@@ -125,7 +125,7 @@ def of_kind(y: Any, loss: Loss, classes: Any = None) -> Any:
 
 def _of_one(loss: Any) -> Heads:
     """Return the losses of heads, of an ensemble those of its first member."""
-    return next(iter(getattr(loss, "losses", [loss])))  # type: ignore[no-any-return]
+    return next(iter(getattr(loss, "losses", [loss])))
 
 
 @dataclass(frozen=True)

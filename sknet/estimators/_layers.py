@@ -280,8 +280,7 @@ class Attributions:
         for chosen in _every_output(self, X):
             parts = to_host(integrated_gradients(self.model_, X, base, chosen, STEPS))
             found = found + np.abs(_of_columns(self._inputs, parts)).mean(axis=0, dtype=np.float64)
-        shares: np.ndarray = found / (found.sum() or 1.0)
-        return shares
+        return found / (found.sum() or 1.0)
 
     @follows_namespace
     def input_gradient(self, X: Any, target: Any = None) -> Any:

@@ -245,8 +245,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return self._targets  # learned when y was read
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        found: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
-        return found
+        return self._targets.new_score(batches, model.loss_function)
 
     def _take_targets(self) -> None:
         self.classes_ = self._targets.classes

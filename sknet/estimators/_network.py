@@ -246,13 +246,11 @@ def _built(data: Data, loss: Loss) -> nn.Module:
     n_outputs = getattr(loss, "outputs", None) or _n_outputs(estimator, loss)
     architecture: Any = recipe.architecture
     more = {} if directions is None else {"directions": directions}
-    network: nn.Module = architecture.build(data.rows.X, n_outputs, **more)
-    return network
+    return architecture.build(data.rows.X, n_outputs, **more)
 
 
 def _n_outputs(estimator: Any, loss: Loss) -> int:
-    n_outputs: int = estimator._targets.n_outputs * loss.outputs_per_target
-    return n_outputs
+    return estimator._targets.n_outputs * loss.outputs_per_target
 
 
 def _has_an_output_for_each_class(targets: Any, labels: Any, shape: tuple[int, ...] | None) -> bool:

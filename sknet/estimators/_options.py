@@ -52,7 +52,7 @@ def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
             f"instead. Put other transformers before {caller} in a Pipeline."
         )
     found = resolve(encoder, ENCODERS, TableEncoder, parameter="encoder", caller=caller)
-    return clone(found)  # type: ignore[no-any-return]
+    return clone(found)
 
 
 class WithEncoder:
@@ -68,7 +68,7 @@ class WithEncoder:
             why = "call fit first" if "model_" not in vars(self) else "it was fitted with encoder=None"
             raise AttributeError(f"this {type(self).__name__} has no encoder_: {why}")
         encoder: Any = self._inputs.encoder  # not frozen yet
-        return encoder  # type: ignore[no-any-return]
+        return encoder
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

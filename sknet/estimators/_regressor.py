@@ -46,8 +46,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         return RealTargets(y, recipe.loss.columns_per_target)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
-        return score
+        return self._targets.new_score(batches, model.loss_function)
 
     @available_if(goes_in_steps)
     def partial_fit(
@@ -88,8 +87,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
             score = getattr(self._loss, "score", None)
             if score is None:
                 return self._minus_loss(X, y, sample_weight)
-            found: float = score(on_host(y), on_host(self.predict(X)), on_host(sample_weight))
-            return found
+            return score(on_host(y), on_host(self.predict(X)), on_host(sample_weight))
         y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if np.ndim(y) > 2:
             y, predicted, weight = counted_values(np.asarray(y), predicted, lengths_of(X), weight)

@@ -56,8 +56,7 @@ class Units:
             found = to_host(x.data).astype(np.float64) / self.scale[to_host(x.indices)]
         else:
             found = (to_host(x).astype(np.float64) - self.mean) / self.scale
-        sizes: np.ndarray = np.abs(found)
-        return sizes
+        return np.abs(found)
 
     def followed(self, x: Any, at_most: int) -> "Units":
         """Return units for later rows of a table, in which columns may vary that were constant before."""

@@ -183,7 +183,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
+        return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
@@ -255,7 +255,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         offset_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
+        return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
@@ -377,7 +377,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         lengths_val: Any = None,
     ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state."""
-        return super().partial_fit(**joined_lengths(locals()))  # type: ignore[no-any-return]
+        return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:

@@ -89,8 +89,7 @@ class BaseTransformer(Coding, NamedOptions):
         return ArrayTargets(y, recipe.loss, may_be_ids)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
-        return score
+        return self._targets.new_score(batches, model.loss_function)
 
     def _target(self, X: Any, y: Any) -> Any:
         if not (isinstance(self.target, str) and self.target == "y"):

@@ -110,8 +110,7 @@ class Decoder:
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype not in EXACT.values():
             raise ValueError("a list of numbers must be an array of numbers")
         self._spend(NUMBER * array.size)
-        found: list[Any] = array.tolist()
-        return found
+        return array.tolist()
 
     def _spend(self, n_bytes: int) -> None:
         self.spare -= n_bytes
@@ -208,7 +207,7 @@ class Decoder:
         for key, item in content.items():
             if isinstance(item, (dict, list)):
                 content[key] = self.value(item)
-        return content  # type: ignore[no-any-return]
+        return content
 
     def _pairs(self, content: Any) -> dict[Any, Any]:
         return {self.value(key): self.value(item) for key, item in content}

@@ -156,8 +156,7 @@ class FrozenPipeline:
     def _write(self) -> Callable[[Any, Any], None]:
         """Function that writes the outputs for one row."""
         steps: tuple[Any, ...] = self._steps.steps
-        write: Callable[[Any, Any], None] = (steps[0] if len(steps) == 1 else self._steps).write
-        return write
+        return (steps[0] if len(steps) == 1 else self._steps).write
 
     def __getstate__(self) -> dict[str, Any]:
         cached = ("_width", "_read_row", "_write")
@@ -276,8 +275,7 @@ class FrozenPipeline:
             return steps_file(table)
         if not hasattr(last, "to_python"):
             raise TypeError(f"{type(last).__name__} cannot be written as Python that needs NumPy alone")
-        text: str = last.as_python(layer, coverage, table)
-        return text
+        return last.as_python(layer, coverage, table)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' -> '.join(self._labels)})"

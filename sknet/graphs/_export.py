@@ -95,14 +95,12 @@ class GraphModule(Module):
     @property
     def symbolic(self) -> SymbolicGraph:
         """The graph for any number of rows."""
-        found: SymbolicGraph = vars(self)[SYMBOLIC]
-        return found
+        return vars(self)[SYMBOLIC]
 
     @property
     def n_rows(self) -> int:
         """The number of rows for which `graph` is displayed."""
-        found: int = vars(self)[N_ROWS]
-        return found
+        return vars(self)[N_ROWS]
 
     def forward(self, *args: Any, **named: Any) -> Any:
         """Compute the captured function.

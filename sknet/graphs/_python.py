@@ -171,7 +171,7 @@ def _decided(test: ast.expr) -> bool | None:
 
 def without_native_code(tree: ast.AST) -> ast.AST:
     """Return functions without what they do only where there is native code."""
-    return _WithoutNativeCode().visit(tree)  # type: ignore[no-any-return]
+    return _WithoutNativeCode().visit(tree)
 
 
 class _WithoutNativeCode(ast.NodeTransformer):

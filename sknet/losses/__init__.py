@@ -131,8 +131,7 @@ def check_loss(value: Any, caller: str) -> Loss:
         )
     without_task = [name for name, cls in LOSSES.items() if not cls.tasks]
     elsewhere = None if caller == "Model" else {"Model": without_task}
-    loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller, elsewhere=elsewhere)
-    return loss  # type: ignore[no-any-return]
+    return resolve(value, LOSSES, Loss, parameter="loss", caller=caller, elsewhere=elsewhere)
 
 
 if not _typing.TYPE_CHECKING:

@@ -56,8 +56,7 @@ class Wrapping(Loss):
     @property
     def score(self) -> Callable[..., float]:
         """A function of targets and predictions, if the loss inside has one of its own."""
-        found: Callable[..., float] = _any(self.loss).score
-        return found
+        return _any(self.loss).score
 
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
         return self.loss.of_targets(output, target)
@@ -634,8 +633,7 @@ def _any(loss: Any) -> Any:
 
 def _calling(name: str, *args: Any) -> Callable[[Any, Tensor], Tensor]:
     def call(loss: Any, z: Tensor) -> Tensor:
-        found: Tensor = getattr(loss, name)(z, *args)
-        return found
+        return getattr(loss, name)(z, *args)
 
     return call
 
@@ -720,8 +718,7 @@ class FrozenLoss(Loss):
         return MethodType(method, self) if isinstance(method, FunctionType) else getattr(base, name)
 
     def predict(self, output: Tensor) -> Tensor:
-        found: Tensor = self.heads["predict"](as_tensor(output))
-        return found
+        return self.heads["predict"](as_tensor(output))
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         raise TypeError(f"a frozen predictor only predicts: the values of {self.name} need its class")

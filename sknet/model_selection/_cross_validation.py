@@ -105,7 +105,7 @@ def cross_validate(
     >>> found["test_score"].shape
     (3,)
     """
-    found: dict[str, Any] = _in_group(
+    return _in_group(
         model_selection.cross_validate,
         (estimator, indexable(X), indexable(y)),
         groups=groups,
@@ -120,7 +120,6 @@ def cross_validate(
         return_indices=return_indices,
         error_score=error_score,
     )
-    return found
 
 
 @described_by(cross_validate)

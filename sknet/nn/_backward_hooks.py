@@ -91,7 +91,7 @@ class _Watched(Function):
     @staticmethod
     def forward(ctx: Any, watch: Any, place: Any, tensor: Any, gate: Any) -> Tensor:
         ctx.watch, ctx.place, ctx.gate = watch, place, gate.detach()
-        return tensor  # type: ignore[no-any-return]
+        return tensor
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:

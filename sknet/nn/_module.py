@@ -285,7 +285,7 @@ class Registry:
                     f"{nearest(part, module._children) or f', only {list(module._children)}'}"
                 )
             module = module._children[part]
-        return module  # type: ignore[no-any-return]
+        return module
 
     @named_errors
     def get_parameter(self, path: str) -> Parameter:
@@ -784,7 +784,7 @@ def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) ->
 
 def copy_with(module: M, values: Mapping[Parameter, Any]) -> M:
     """Return a copy of a module, in which some parameters have other values."""
-    return _copy(module, {id(parameter): parameter.like(data) for parameter, data in values.items()})  # type: ignore[no-any-return]
+    return _copy(module, {id(parameter): parameter.like(data) for parameter, data in values.items()})
 
 
 def _copy(module: Module, done: dict[int, Any]) -> Any:

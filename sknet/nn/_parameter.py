@@ -314,7 +314,7 @@ class Parameter(Tensor):
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of every axis."""
-        return self._known.shape  # type: ignore[no-any-return]
+        return self._known.shape
 
     @property
     def ndim(self) -> int:
@@ -329,7 +329,7 @@ class Parameter(Tensor):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
-        return self._known.dtype  # type: ignore[no-any-return]
+        return self._known.dtype
 
     @property
     def device(self) -> Device:

@@ -255,8 +255,7 @@ class Reading:
         if number not in self._dtypes:
             known = {value: name for name, value in self._onnx.TensorProto.DataType.items()}
             raise self._refused(f"{what} of type {known.get(number, number)}")
-        found: np.dtype[Any] = self._onnx.helper.tensor_dtype_to_np_dtype(number)
-        return found
+        return self._onnx.helper.tensor_dtype_to_np_dtype(number)
 
     # -- nodes ------------------------------------------------------------------------------------
 

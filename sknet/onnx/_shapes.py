@@ -201,8 +201,7 @@ def _places(x: Value, parts: list[Any]) -> np.ndarray[Any, Any]:
     if parts[:n_rows] != first or any(not isinstance(p, slice) or p != slice(None) for p in first):
         raise CaptureError("an index that takes some of the rows cannot be exported for any number of rows")
     lengths = [n for n in x.shape if isinstance(n, int)]
-    places: np.ndarray[Any, Any] = np.arange(math.prod(lengths)).reshape(lengths)[tuple(parts[n_rows:])]
-    return places
+    return np.arange(math.prod(lengths)).reshape(lengths)[tuple(parts[n_rows:])]
 
 
 def _scattered(w: Writer, x: Value, places: np.ndarray[Any, Any], given: Value, reduction: str) -> Value:

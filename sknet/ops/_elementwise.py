@@ -899,8 +899,7 @@ def xlogy(x: Any, y: Any) -> Tensor:
 
 
 def _scaled_quotient_shape(x: Any, y: Any, scale: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    found: tuple[tuple[int, ...], np.dtype[Any]] = p.divide.shape(MetaArray(*p.multiply.shape(scale, x)), y)
-    return found
+    return p.divide.shape(MetaArray(*p.multiply.shape(scale, x)), y)
 
 
 _scaled_quotient = Primitive("scaled_quotient").define(

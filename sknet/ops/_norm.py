@@ -391,8 +391,7 @@ def _stacked_batch_norms(_: Primitive, operands: Any, mapped: Any, size: int, pa
     x, w, b = (_stacked_channels(v, m, size) for v, m in zip(operands[:3], mapped, strict=False))
     ndim = x.ndim - 1
     centered, _center, variance = _centered(x, ndim)
-    out: Tensor = centered / sqrt(variance + params["eps"]) * _per_channel(w, ndim) + _per_channel(b, ndim)
-    return out
+    return centered / sqrt(variance + params["eps"]) * _per_channel(w, ndim) + _per_channel(b, ndim)
 
 
 @batching("channel_norm_gradient")
@@ -633,8 +632,7 @@ def _stacked_operand(x: Any, is_mapped: bool, ndim: int, size: int) -> Any:
 def _stacked_layer_norms(_: Primitive, operands: Any, mapped: Any, size: int, params: Any) -> Tensor:
     ndim = operands[0].ndim + (not mapped[0])
     x, w, b = (_stacked_operand(v, m, ndim, size) for v, m in zip(operands, mapped, strict=True))
-    out: Tensor = _layer_normalized(x, **params)[0] * w + b
-    return out
+    return _layer_normalized(x, **params)[0] * w + b
 
 
 @batching("layer_norm_gradient")

@@ -451,8 +451,7 @@ def _adaptive_max(rank: int, x: Any, output_size: Any) -> Tensor:
 def _members(n: int, count: int) -> np.ndarray:
     """Return the elements of all windows; a short window repeats its last one."""
     starts, ends = _bins(n, count)
-    found: np.ndarray = np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
-    return found
+    return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
 
 
 def adaptive_avg_pool1d(x: Any, output_size: Size | None) -> Tensor:

@@ -515,5 +515,4 @@ def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
     >>> check_optimizer("adam", caller="MLPClassifier")
     Adam()
     """
-    found: BaseOptimizer = resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)
-    return found
+    return resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)

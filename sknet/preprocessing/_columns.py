@@ -81,8 +81,7 @@ class Column(ABC):
 
     def dates(self, zone: str | None) -> np.ndarray:
         """Return timestamps of shape (n_samples,), NaT where missing: local times of a time zone."""
-        found: np.ndarray = local_dates(self.array(), zone, self.label)
-        return found
+        return local_dates(self.array(), zone, self.label)
 
 
 class ArrayColumn(Column):
@@ -110,8 +109,7 @@ class SparseColumn(ArrayColumn):
 
     @cached_property
     def values(self) -> np.ndarray:
-        found: np.ndarray = self._matrix[:, [self._index]].toarray().ravel()
-        return found
+        return self._matrix[:, [self._index]].toarray().ravel()
 
 
 class PandasColumn(Column):
@@ -160,8 +158,7 @@ class PandasColumn(Column):
             values, zone = values.dt.tz_localize(None), None
         if values.dtype.kind != "M" or (own is not None and zone is None and values is self.values):
             return super().dates(zone)
-        found: np.ndarray = local_dates(np.asarray(values.to_numpy(dtype=DATE_UNIT)), zone, self.label)
-        return found
+        return local_dates(np.asarray(values.to_numpy(dtype=DATE_UNIT)), zone, self.label)
 
 
 class PolarsColumn(Column):
@@ -292,8 +289,7 @@ def _phase(dates: np.ndarray, period: str) -> np.ndarray:
     if period in ("day", "week"):
         length = PERIODS[period]
         monday = 3 * DAY if period == "week" else 0  # 1970 began on a Thursday
-        found: np.ndarray = np.mod(dates.astype(np.int64) / 1e6 + monday, length) / length
-        return found
+        return np.mod(dates.astype(np.int64) / 1e6 + monday, length) / length
     unit = "M" if period == "month" else "Y"
     begin = dates.astype(f"datetime64[{unit}]")
     first, following = (day.astype(dates.dtype).astype(np.int64) for day in (begin, begin + 1))

@@ -76,8 +76,7 @@ def _in_range(numbers: np.ndarray) -> np.ndarray:
     mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
     is_far = (digits < LEAST_DIGITS) | (digits > MOST_DIGITS) | (np.abs(mean) > MOST_DEVIATIONS * deviation)
     deviation[deviation == 0] = 1.0
-    found: np.ndarray = np.where(is_far, (scaled - mean) / deviation, numbers)
-    return found
+    return np.where(is_far, (scaled - mean) / deviation, numbers)
 
 
 def _classes(y: np.ndarray) -> Target:
@@ -142,8 +141,7 @@ def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray
     counts = np.append(starts, len(values)).astype(np.float64)
     found = starts[_splits(sums, counts, max(8, len(values) // 200), n_leaves)]
     inner = low + (share[found - 1].astype(np.float64) + share[found]) / 2 * (high - low)
-    inside: np.ndarray = inner[(inner > low) & (inner < high)]
-    return inside
+    return inner[(inner > low) & (inner < high)]
 
 
 def _splits(sums: np.ndarray, counts: np.ndarray, least: int, n_leaves: int) -> list[int]:
@@ -192,8 +190,7 @@ def chunk_of(n_bins: int) -> int:
 def smoothly_clipped(z: np.ndarray) -> np.ndarray:
     """Return ``z / sqrt(1 + (z / 3)**2)``: about z for small z, never beyond 3."""
     third = z / 3.0
-    result: np.ndarray = z / np.sqrt(1.0 + third * third)
-    return result
+    return z / np.sqrt(1.0 + third * third)
 
 
 @np.errstate(over="ignore", under="ignore")
@@ -481,8 +478,7 @@ class Crossed:
 
     def take(self, rows: Any) -> np.ndarray:
         """Return the outputs of some rows, of shape (n_rows, n_outputs)."""
-        found: np.ndarray = self.values[self.codes[rows] + FIRST]
-        return found
+        return self.values[self.codes[rows] + FIRST]
 
 
 def fit_levels(
@@ -538,8 +534,7 @@ def _level_means(rows: np.ndarray, numbers: np.ndarray, n_levels: int, smoothing
     counts = np.bincount(rows, minlength=n)[:, np.newaxis]
     sums = np.stack([np.bincount(rows, weights=each, minlength=n) for each in numbers.T], axis=1)
     overall = numbers.mean(axis=0)
-    found: np.ndarray = overall + (sums - counts * overall) / np.maximum(counts + smoothing, 1e-12)
-    return found
+    return overall + (sums - counts * overall) / np.maximum(counts + smoothing, 1e-12)
 
 
 MOST_LEVELS = 1000
@@ -564,13 +559,11 @@ class ValueMeans(FieldsAlone):
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
         """Return the index of each row's level, of shape (n_samples,), from all numbers of a table."""
-        found: np.ndarray = value_codes(numbers[:, self.number], self.levels)
-        return found
+        return value_codes(numbers[:, self.number], self.levels)
 
     def of(self, value: float) -> np.ndarray:
         """Return the outputs of a single value."""
-        found: np.ndarray = self._rows.get(value, self.column.values[0])
-        return found
+        return self._rows.get(value, self.column.values[0])
 
     @cached_property
     def _rows(self) -> dict[float, np.ndarray]:
@@ -588,10 +581,7 @@ def values_repeat(numbers: np.ndarray, min_count: int) -> np.ndarray:
     if len(numbers) > FEW_ROWS:
         return np.ones(numbers.shape[1], bool)
     ordered = np.sort(numbers, axis=0)
-    found: np.ndarray = (ordered[min_count - 1 :] == ordered[: max(len(ordered) - min_count + 1, 0)]).any(
-        axis=0
-    )
-    return found
+    return (ordered[min_count - 1 :] == ordered[: max(len(ordered) - min_count + 1, 0)]).any(axis=0)
 
 
 def values_tell_more(
@@ -648,8 +638,7 @@ def _sums_of_others(
 
 
 def _smoothed_means(n: np.ndarray, total: np.ndarray, overall: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.where(n > 0, total / np.maximum(n, 1), overall)
-    return found
+    return np.where(n > 0, total / np.maximum(n, 1), overall)
 
 
 def fit_value_means(

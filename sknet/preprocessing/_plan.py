@@ -503,8 +503,7 @@ class OneRow:
         parts = [self._numbers(numbers)] if len(numbers) else []
         parts += [values[code + FIRST] for values, code in zip(self._levels, codes, strict=True)]
         parts += [means.of(numbers.item(means.number)) for means in self._means]
-        found: np.ndarray = np.concatenate(parts).take(self._order).astype(dtype).reshape(1, -1)
-        return found
+        return np.concatenate(parts).take(self._order).astype(dtype).reshape(1, -1)
 
     def _numbers(self, numbers: np.ndarray) -> np.ndarray:
         missing = np.isnan(numbers)

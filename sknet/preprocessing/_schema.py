@@ -269,8 +269,7 @@ class Schema(FieldsAlone):
                     f"monotonic_cst constrains {feature.label}, which is read as a {feature.kind}, and only "
                     "numbers have an order: set its constraint to 0, or give it as numbers"
                 )
-        of_numbers: np.ndarray = found[self.owners_of_numbers[:, 0]]
-        return of_numbers
+        return found[self.owners_of_numbers[:, 0]]
 
     @property
     def notes(self) -> list[str]:
@@ -305,8 +304,7 @@ class Schema(FieldsAlone):
 
     def _complete(self, numbers: np.ndarray) -> np.ndarray:
         """Return numbers without infinite ones, and their sums."""
-        found: np.ndarray = with_sums(_bounded(numbers), self.sums)
-        return found
+        return with_sums(_bounded(numbers), self.sums)
 
     def extended(self, table: Table, sums: Sums) -> "tuple[Schema, Table]":
         schema = replace(self, sums=sums)
@@ -389,8 +387,7 @@ class Schema(FieldsAlone):
 
 def _bounded(numbers: np.ndarray) -> np.ndarray:
     """Clip infinite numbers, in place."""
-    result: np.ndarray = np.clip(numbers, -HUGE, HUGE, out=numbers)
-    return result
+    return np.clip(numbers, -HUGE, HUGE, out=numbers)
 
 
 def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarray | None":
@@ -644,8 +641,7 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
         levels = [boolean_of(level) for level in levels]
     found = [MISSING if level is None else feature.codes.get(level, UNSEEN) for level in levels]
     _warn_of_texts(feature, levels, found)
-    numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int32)[codes]
-    return numbered
+    return np.array([*found, MISSING], dtype=np.int32)[codes]
 
 
 def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> None:

@@ -103,8 +103,7 @@ def _candidates(numbers: np.ndarray, paired: list[int]) -> list[Sum]:
 
 def _added(numbers: np.ndarray, chosen: Sum) -> np.ndarray:
     i, j, a, b = chosen
-    added: np.ndarray = numbers[:, i] * a + numbers[:, j] * b
-    return added
+    return numbers[:, i] * a + numbers[:, j] * b
 
 
 def _explained(bins: Bins, y: np.ndarray) -> float:
@@ -124,5 +123,4 @@ def _left_by(columns: list[Bins], y: np.ndarray) -> np.ndarray:
         inputs[rows, each.indices + start + 1] = each.places
     products = (inputs.T @ inputs).astype(np.float64)
     products[np.diag_indices(len(products))] += OF_EFFECTS
-    left: np.ndarray = y - inputs @ np.linalg.solve(products, inputs.T @ y.astype(np.float32))
-    return left
+    return y - inputs @ np.linalg.solve(products, inputs.T @ y.astype(np.float32))

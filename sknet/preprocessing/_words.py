@@ -74,8 +74,7 @@ class Words(FieldsAlone):
 
     def encode(self, values: Sequence[Any]) -> np.ndarray:
         """Return the numbers of texts, of shape (n_samples, n_outputs)."""
-        found: np.ndarray = numbers_of_words(values, self.codes, self.weights, self.directions, self.form)
-        return found
+        return numbers_of_words(values, self.codes, self.weights, self.directions, self.form)
 
 
 def is_free_text(levels: Sequence[str]) -> str | None:

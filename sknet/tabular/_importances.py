@@ -41,8 +41,7 @@ def permutation_importances(
     ]
     found = run_in_threads(work, n_jobs, [f"in the importances of fold {fold}" for fold in jobs_of])
     totals = np.maximum(np.sum(found, axis=0), 0.0)
-    shares: np.ndarray = totals / (totals.sum() or 1.0)
-    return shares
+    return totals / (totals.sum() or 1.0)
 
 
 def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np.ndarray:
@@ -60,8 +59,7 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
         if share > 0:
             rises += share * _rises(task, firsts, rows[part], donors[part], weight)
             total += share
-    found: np.ndarray = rises * (n_rows / total) if total else rises
-    return found
+    return rises * (n_rows / total) if total else rises
 
 
 def _affordable(task: Task, jobs: Sequence[Job]) -> int:
@@ -146,8 +144,7 @@ class _First:
         network, stacked = self._network, products.reshape(-1, self.base.shape[1])
         chunk = partial(network.chunk, comes_again=False, by=_after_first)
         outputs = to_host(in_chunks(chunk, stacked, ROWS_AT_ONCE, network.dtype, network.device))
-        found: np.ndarray = self._factor * outputs.reshape(*products.shape[:2], -1)
-        return found
+        return self._factor * outputs.reshape(*products.shape[:2], -1)
 
 
 def _after_first(network: Any, scope: nn.Scope, args: Any) -> Any:

@@ -57,10 +57,9 @@ class Predicts(ABC):
         """Return what a head, such as a link of the loss, makes of outputs."""
         if type(outputs) is RowsWithOffset:
             name = type(self).__name__
-            shifted: np.ndarray = apply_offset(self._loss_function, outputs.X, outputs.offset, head, name)
-            return shifted
+            return apply_offset(self._loss_function, outputs.X, outputs.offset, head, name)
         if head is None:
-            return outputs  # type: ignore[no-any-return]
+            return outputs
         with no_grad():
             found: np.ndarray = head(Tensor(outputs)).numpy()
         return found
@@ -115,8 +114,7 @@ class Regresses(Predicts):
     def _bounded(self, means: np.ndarray) -> np.ndarray:
         # Of several outputs scikit-learn's checks ask for double precision.
         dtype = np.float64 if self._targets.n_outputs > 1 else means.dtype
-        clipped: np.ndarray = np.clip(means, *self._bounds).astype(dtype)
-        return clipped
+        return np.clip(means, *self._bounds).astype(dtype)
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict targets.
@@ -165,8 +163,7 @@ class Mix:
 
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         parts = [self.factor(kind) * output for kind, output in outputs.items() if self.weights[kind]]
-        found: np.ndarray = np.sum(parts, axis=0)
-        return found
+        return np.sum(parts, axis=0)
 
 
 def mixed(
@@ -229,8 +226,7 @@ def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
         if member.encoder is not encoder:
             encoder, inputs = member.encoder, encoded_rows(member.encoder, table)
         total = total + np.float32(factor) * member.outputs(inputs)
-    found: np.ndarray = total
-    return found
+    return total
 
 
 class Blend(nn.Module):
@@ -246,8 +242,7 @@ class Blend(nn.Module):
         for network, factor, (start, stop) in zip(self.networks, self.factors, self.spans, strict=True):
             part = network(x[:, start:stop]) * factor
             total = part if total is None else total + part
-        found: Tensor = total
-        return found
+        return total
 
 
 def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int]]]:

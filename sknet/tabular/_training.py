@@ -136,8 +136,7 @@ class TabularNet(nn.Module):
             return self._with_scaled_weights(x)
         h = x if self.vectors is None else self.vectors(x)
         scaled = h if self.scale is None else self.scale(h)
-        output: Tensor = self.body(scaled) + self.skip(scaled)
-        return output
+        return self.body(scaled) + self.skip(scaled)
 
     def _with_scaled_weights(self, x: Any) -> Tensor:
         """Return the same with the factors, and vectors of levels, multiplied into the weights."""
@@ -409,8 +408,7 @@ class Member:
             size = chunk_rows_of(self.model, X)
             starts = range(0, len(X), size)
             return np.concatenate([self.outputs(X[start : start + size]) for start in starts])
-        found: np.ndarray = to_host(predict_rows(self.model, X))
-        return found
+        return to_host(predict_rows(self.model, X))
 
 
 def loss_with(loss: Loss, label_smoothing: float) -> Loss:

@@ -214,7 +214,7 @@ class _Halves:
         """Return an array in bfloat16; a view as the same view of the whole."""
         root = self._views.root(x)
         if root in self._arrays:
-            return x  # type: ignore[no-any-return]
+            return x
         if x not in self._copies:
             made = self._made.get(x)
             if made is not None and self._views.is_view(made):

@@ -90,8 +90,7 @@ def _address_in(function: Any) -> int | None:
         return None
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    found: int | None = get(capsule, None)
-    return found
+    return get(capsule, None)
 
 
 # -- instructions: a function of the runner and its arguments, mostly addresses ---------------------

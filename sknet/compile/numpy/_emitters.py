@@ -195,8 +195,7 @@ def level_1(name: str, like: Variable) -> Callable[..., Any]:
     """Return a function of BLAS for vectors of the dtype of `like`."""
     from scipy.linalg import blas  # predictors seldom need it
 
-    function: Callable[..., Any] = blas.get_blas_funcs(name, dtype=like.dtype)
-    return function
+    return blas.get_blas_funcs(name, dtype=like.dtype)
 
 
 def _shares(w: Writer, x: Variable, output: Variable) -> bool:

@@ -207,8 +207,7 @@ def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
         return None
     name, operands = found.primitive.name, found.operands
     if name == "negative":
-        inner: Variable = operands[0]
-        return inner
+        return operands[0]
     if not rewriter.is_used_once(x):
         return None
     if name in ("multiply", "divide"):

@@ -187,8 +187,8 @@ def rewrite(graph: Graph, rules: Rules, exact: bool = False) -> Graph:
 def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
     """Return the number that all elements of an operand are known to equal, or None."""
     if type(x) is not Variable:
-        return x  # type: ignore[no-any-return]
+        return x
     value = rewriter.constants.get(x)
     if value is None or value.size == 0 or (value.size > 1 and any(value.strides)):
         return None
-    return value.flat[0].item()  # type: ignore[no-any-return]
+    return value.flat[0].item()

@@ -169,7 +169,7 @@ class MultiheadAttention(Module):
             raise ShapeError(
                 f"{self!r}: expected a {name} of shape (n, length, {self.embed_dim}), got {x.shape}"
             )
-        return x  # type: ignore[no-any-return]
+        return x
 
     def _part(self, x: Tensor, start: int, stop: int) -> list[Tensor]:
         """Return x projected by a part of the packed projection."""
@@ -190,7 +190,7 @@ class MultiheadAttention(Module):
             mask = as_tensor(mask)
             mask = reshape(mask, (mask.shape[0], 1, *mask.shape[1:])) if mask.ndim == 3 else mask
         if key_mask is None:
-            return mask  # type: ignore[no-any-return]
+            return mask
         key_mask = as_tensor(key_mask)
         if key_mask.shape != (k.shape[0], k.shape[2]) or key_mask.dtype.kind != "b":
             raise ShapeError(

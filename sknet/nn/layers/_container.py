@@ -408,7 +408,7 @@ class Residual(Module):
                 f"Residual: the module's output has shape {learned.shape}, the shortcut's {shortcut.shape}: "
                 "give it a projection with the module's output shape"
             )
-        return learned + shortcut  # type: ignore[no-any-return]
+        return learned + shortcut
 
 
 Reduction = Callable[[list[Any], int], Any]

@@ -652,8 +652,7 @@ class PiecewiseLinearEncoding(Module):
     def forward(self, x: Any) -> Tensor:
         x = checked(self, x, self.n_features)
         share: Tensor = (take(x, self.column, axis=-1) - self.left) / self.width
-        limited: Tensor = maximum(minimum(share, self.high), self.low)
-        return limited
+        return maximum(minimum(share, self.high), self.low)
 
     def extra_repr(self) -> str:
         more = "" if self.extrapolation is None else f", extrapolation={self.extrapolation}"

@@ -397,8 +397,7 @@ class Scale(Module):
             raise ShapeError(
                 f"{self!r}: expected an input of shape (..., {self.n_features}), got {np.shape(x)}"
             )
-        scaled: Tensor = x * self.weight
-        return scaled
+        return x * self.weight
 
     def extra_repr(self) -> str:
         return f"{self.n_features}"

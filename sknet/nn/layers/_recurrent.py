@@ -112,8 +112,7 @@ class _Cell(Module, ABC):
         weights, more = (self.weight_ih, self.weight_hh, self.bias), {}
         if hasattr(self, "activation"):
             more["activation"] = self.activation
-        found: tuple[Any, Any] = self.run(x, *weights, state, lengths=lengths, reverse=reverse, **more)
-        return found
+        return self.run(x, *weights, state, lengths=lengths, reverse=reverse, **more)
 
     def forward(self, x: Any, state: Any = None) -> Any:
         x = as_tensor(x)
