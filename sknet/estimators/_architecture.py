@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from sknet import nn, ops
@@ -263,13 +264,8 @@ class WithHeads(Architecture):
     def __init__(self, network: Architecture) -> None:
         self.network = network
 
-    @property
-    def is_trained(self) -> bool:
-        return self.network.is_trained
-
-    @property
-    def forward(self) -> "Mapping[str, bool] | None":
-        return self.network.forward
+    is_trained = property(attrgetter("network.is_trained"))
+    forward = property(attrgetter("network.forward"))
 
     def build(self, inputs: Any, n_outputs: Any) -> nn.Module:
         widths: dict[str, int] = n_outputs

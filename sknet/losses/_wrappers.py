@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inspect import getattr_static
 from itertools import accumulate, pairwise
 from numbers import Integral, Real
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -29,29 +30,12 @@ class Wrapping(Loss):
 
     loss: Loss
 
-    @property
-    def tasks(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.loss.tasks
-
-    @property
-    def mean_over_outputs(self) -> bool:  # type: ignore[override]
-        return self.loss.mean_over_outputs
-
-    @property
-    def of_probabilities(self) -> bool:  # type: ignore[override]
-        return self.loss.of_probabilities
-
-    @property
-    def has_probabilities(self) -> bool:  # type: ignore[override]
-        return self.loss.has_probabilities
-
-    @property
-    def outputs_per_target(self) -> int:
-        return self.loss.outputs_per_target
-
-    @property
-    def columns_per_target(self) -> int:  # type: ignore[override]
-        return self.loss.columns_per_target
+    tasks = property(attrgetter("loss.tasks"))
+    mean_over_outputs = property(attrgetter("loss.mean_over_outputs"))
+    of_probabilities = property(attrgetter("loss.of_probabilities"))
+    has_probabilities = property(attrgetter("loss.has_probabilities"))
+    outputs_per_target = property(attrgetter("loss.outputs_per_target"))
+    columns_per_target = property(attrgetter("loss.columns_per_target"))
 
     @property
     def score(self) -> Callable[..., float]:
@@ -256,9 +240,7 @@ class WithOffset(Wrapping):
         reporting = self.loss.reporting
         return self if reporting is self.loss else self.around(reporting)
 
-    @property
-    def unit(self) -> float:
-        return self.loss.unit
+    unit = property(attrgetter("loss.unit"))
 
     def in_units(self, offset: Any) -> Any:
         """Return what is added to outputs in a training."""

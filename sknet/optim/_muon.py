@@ -2,6 +2,7 @@
 
 import math
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any
 
 from sknet import ops
@@ -98,13 +99,8 @@ class Muon(Optimizer):
     def slots(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(("mu", *self._rest.slots)))
 
-    @property
-    def averaging(self) -> tuple[str, ...]:
-        return self._rest.averaging
-
-    @property
-    def squares(self) -> bool:  # type: ignore[override]
-        return self._rest.squares
+    averaging = property(attrgetter("_rest.averaging"))
+    squares = property(attrgetter("_rest.squares"))
 
     @property
     def kind(self) -> Any:
