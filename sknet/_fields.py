@@ -34,7 +34,6 @@ class Number(NamedTuple):
     most: float
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is a number of this type in this range."""
         if type(value) is bool or isinstance(value, np.timedelta64) or not isinstance(value, self.type):
             return False
         return bool(self.least <= value <= self.most)

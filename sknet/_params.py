@@ -549,7 +549,6 @@ def unknown_parameter(estimator: Any, name: str) -> ValueError:
 
 
 def _by_key(held: Any) -> dict[str, Any]:
-    """Return the objects in a dict or list by key or index."""
     if isinstance(held, (list, tuple)):
         return {str(i): value for i, value in enumerate(held)}
     return held if isinstance(held, dict) else {}  # `validate` refuses it

@@ -19,7 +19,6 @@ def paths(tree: Tree) -> list[str]:
 
 
 def named_leaves(tree: Tree) -> list[tuple[str, Any]]:
-    """Return the path and the leaf of each, in the order of `leaves`."""
     return list(_walk(tree, ""))
 
 

@@ -207,7 +207,6 @@ class Checkpoint(Callback):
 
 
 def _place(fit: FitView) -> tuple[int, int, bool]:
-    """Return a key that identifies a state of a fit."""
     return fit.step, fit.history.n_epochs, fit.stopped_by is not None
 
 

@@ -58,7 +58,6 @@ class Plateau:
         return self.count > self.patience
 
     def state(self) -> dict[str, float]:
-        """Return all that changes from epoch to epoch."""
         return {
             "higher_is_better": self.higher_is_better,
             "best": self.best,

@@ -45,8 +45,6 @@ class Name(str):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of arrays of any device, as a function."""
-
     name: str
 
     def __call__(self, array: Any, *args: Any) -> Any:
@@ -416,7 +414,6 @@ class Writer:
         return bool(value.flat[0] == 0 and not np.signbit(value.flat[0]))
 
     def reshaped(self, x: Variable, shape: tuple[int, ...]) -> Name:
-        """Return the name of a contiguous array in another shape."""
         return self.name(x) if x.shape == shape else self.shaped(self.name(x), *shape)
 
     # -- the primitive's own forward ----------------------------------------------------------

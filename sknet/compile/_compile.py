@@ -426,7 +426,6 @@ def before_last(
 
 
 def _root(array: Any) -> Any:
-    """Return the object that owns an array's memory."""
     while (base := getattr(array, "base", None)) is not None:
         array = base
     return array

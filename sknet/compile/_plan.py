@@ -168,7 +168,6 @@ class Views:
         return HALF if self._halves and self.root(x) in self._halves else x.dtype
 
     def nbytes(self, x: Variable) -> int:
-        """Return how many bytes an array has."""
         return x.size * self.dtype(x).itemsize if self._halves else x.nbytes
 
     def is_view(self, equation: Equation) -> bool:

@@ -263,8 +263,6 @@ class Forward(Protocol):
 
 
 class ShapeRule(Protocol):
-    """Tells what a result looks like."""
-
     def __call__(self, *arrays: Any, **params: Any) -> ShapeAndDtype:
         """Return shape and dtype of the result of `arrays`, of which only shapes and dtypes matter."""
 

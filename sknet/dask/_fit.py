@@ -450,7 +450,6 @@ class Merged(Score):
         self._score, self._states = score, list[dict[str, Any]]()
 
     def merge(self, states: Sequence[Any]) -> None:
-        """Add the states of the workers' scores."""
         self._states += [state for state in states if state is not None]
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:

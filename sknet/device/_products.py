@@ -355,7 +355,6 @@ class Library:
         return product
 
     def forget(self, product: ctypes.c_void_p) -> None:
-        """Free the memory of a descriptor."""
         self.call("MatmulDescDestroy", "a product", product)
 
     def _layout(self, each: Matrices, form: Form, dtype: int) -> ctypes.c_void_p:

@@ -48,7 +48,6 @@ class ComputedRows(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all rows would take."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -293,7 +292,6 @@ class Batches:
         return to_device(array, self.device)
 
     def _inputs(self, chosen: Any) -> Any:
-        """Return the chosen rows of all inputs, ready to compute with."""
         places = self._place_of(chosen)
         return each_input(lambda x, dtype: self._in_dtype(take_rows(x, places), dtype), self.X, self._dtypes)
 

@@ -127,8 +127,6 @@ class Taken(NamedTuple):
 
 
 class Left(NamedTuple):
-    """Results that a step leaves."""
-
     report: Any
     output: Any
     outputs: Any

@@ -522,8 +522,6 @@ NAMED: Mapping[str, Mapping[str, type]] = {
 
 
 class Loop(Protocol):
-    """A training loop that can save its position."""
-
     @property
     def steps_name(self) -> str:
         """Name of the kind of steps."""

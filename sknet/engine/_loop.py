@@ -52,7 +52,6 @@ class Sums:
         self._scored = self.n_rows = 0
 
     def begin(self, score: Score) -> None:
-        """Start an epoch, with an empty score."""
         self._loss, self.score = 0.0, score
         self._scored = self.n_rows = self._outputs.n_rows = 0
 
@@ -88,7 +87,6 @@ class Sums:
         self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
-        """Count rows with zero weight."""
         self.flush()
         self.n_rows += n_rows
         self._scored = self.n_rows
@@ -366,7 +364,6 @@ class Loop:
         self.n_iter = 0
 
     def begin_again(self, new_score: Callable[[], Score]) -> None:
-        """Begin the fit of another part."""
         self.n_iter = self._fit.step = 0
         self._new_score = new_score
 

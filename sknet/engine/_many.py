@@ -271,7 +271,6 @@ def _group_of(name: str) -> Group:
 
 
 def in_group_of(name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    """Call a function in this process's part of a group."""
     with inside(_group_of(name)):
         return function(*args, **kwargs)
 

@@ -612,7 +612,6 @@ class Memory:
         return all(known.get(name) is p for name, p in found.items())
 
     def begin_slots(self, names: Iterable[str]) -> None:
-        """Reset the optimizer's state."""
         self._average = None
         self._resting = {}
         self.slots = {name: self.zeros() for name in names}

@@ -509,7 +509,6 @@ MOST_SHAPES = 8  # of batches, each with a program with its own memory
 
 
 def not_compiled(error: Exception) -> None:
-    """Warn that steps are eager, and say why."""
     warn_caller(f"the training step is not compiled, which is slower: {error}", UserWarning)
 
 

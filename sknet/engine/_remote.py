@@ -212,7 +212,6 @@ class SplitStep:
         return Share(value, 0.0 if penalty is None else penalty.item(), output.data)
 
     def check(self, loss: float) -> None:
-        """Raise for a loss or a gradient that is not finite."""
         gradient = Gradient(self._model.memory.layout, self.gradient, {})
         check_finite_step(loss, gradient, self._optimizer.squares)
 

@@ -146,8 +146,6 @@ MOST_BOUND = 256  # up to this many batches per epoch, each has its own program,
 
 
 class Block(NamedTuple):
-    """The results of training on some batches."""
-
     losses: Any
     n_rows: int
 

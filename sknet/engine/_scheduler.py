@@ -44,7 +44,6 @@ _current: ContextVar[Group | None] = ContextVar("group", default=None)
 
 
 def current_group() -> Group | None:
-    """Return the group of the fit that runs in this thread, or None."""
     return _current.get()
 
 
@@ -68,7 +67,6 @@ def grouped(n_threads: int) -> Iterator[Group]:
 
 @contextmanager
 def inside(group: Group) -> Iterator[None]:
-    """Return a context in which fits are those of a group."""
     token = _current.set(group)
     try:
         yield

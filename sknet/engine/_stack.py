@@ -217,8 +217,6 @@ class Done(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The arrays of one member of a stack."""
-
     flat: Any
     slots: dict[str, Any]
     untrained: dict[str, Any]

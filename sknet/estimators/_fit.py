@@ -276,7 +276,6 @@ def parameters_of(estimator: Any) -> tuple[Any, ...]:
 
 
 def are_same(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Tell whether parameters are the same objects."""
     return len(values) == len(others) and all(map(is_, values, others))
 
 
@@ -299,7 +298,6 @@ def _twin(recipe: Recipe) -> Recipe:
 
 
 def _copied(this: T) -> T:
-    """Return a shallow copy of an object without slots."""
     other = object.__new__(type(this))
     other.__dict__.update(this.__dict__)
     return other
@@ -319,7 +317,6 @@ def most_epochs(estimator: Any) -> int:
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:
-    """Return the loop's settings from the parameters that all estimators share."""
     return Settings(
         max_iter=most_epochs(estimator),
         shuffle=estimator.shuffle,
@@ -405,7 +402,6 @@ class DataSet(NamedTuple):
         return each_input(taken, array)
 
     def digests(self) -> list[Any]:
-        """Return digests of inputs, targets and weights."""
         chosen = [self.chosen(array) for array in (self.X, self.y, self.weight, self.offset)]
         return [None if array is None else each_input(digest, array) for array in chosen]
 

@@ -461,8 +461,6 @@ class HeadScore(Score):
 
 
 class _Rows(NamedTuple):
-    """Targets of a head, and their weights."""
-
     y: Any
     weight: Any
     shares: None = None  # which the weights have already

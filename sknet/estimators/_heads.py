@@ -46,7 +46,6 @@ def gives_intervals(regressor: Any) -> bool:
 
 
 def gives_sets(classifier: Any) -> bool:
-    """Return whether a classifier predicts sets of classes; for ``available_if``."""
     if not _is_conformal(classifier):
         raise AttributeError(
             f"{type(classifier).__name__} predicts sets where it was fitted with calibrate='conformal' alone"

@@ -75,7 +75,6 @@ class LayerArrays(list[Any]):
 
 
 def read_only(array: Any) -> Any:
-    """Return a view of an array that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

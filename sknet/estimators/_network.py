@@ -403,7 +403,6 @@ def check_sparse_inputs(model: Model, X: Any, dtypes: Any) -> None:
 
 
 def _error(model: Model, named: dict[str, Any], row: Any) -> Exception | None:
-    """Return what the network says of some inputs."""
     try:
         with active(model.device, model.precision):
             predict_raw(model, named if isinstance(row, dict) else named["X"])

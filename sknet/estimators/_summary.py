@@ -221,7 +221,6 @@ class EstimatorSummary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the table for notebooks, with the loss curve."""
         return html_of(self.title, self.table(), self.lines(), self.history, self.best_epoch)
 
 

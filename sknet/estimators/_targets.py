@@ -75,7 +75,6 @@ def unique_labels(*y: Any) -> Any:
 
 
 def check_labels(y: Any) -> None:
-    """Raise a ValueError if targets are no labels."""
     from sklearn.utils import multiclass
 
     with naming_labels(y):
@@ -154,7 +153,6 @@ def check_columns(loss: Loss) -> None:
 
 
 def refuse_ignored(loss: Loss, what: str) -> None:
-    """Raise a ValueError if a loss ignores targets."""
     ignored = getattr(loss, "ignore_index", None)
     if ignored is not None:
         raise ValueError(

@@ -74,7 +74,6 @@ class BaseTransformer(Coding, NamedOptions):
     target: str = "X"
 
     def _coder(self) -> Any:
-        """Return the fitted network, or what the user gave as one."""
         return self.model_.module if self.__sklearn_is_fitted__() else getattr(self, "module", None)
 
     def _recipe(self) -> Recipe:

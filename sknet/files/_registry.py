@@ -135,7 +135,6 @@ def _is_splitter(value: Any) -> bool:
 
 
 def full_name(thing: Any) -> str:
-    """Return the qualified name of a class or function."""
     return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
 
 

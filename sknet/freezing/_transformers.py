@@ -35,7 +35,6 @@ def as_floats(X: Any) -> Any:
 
 
 def as_array(X: Any, dtype: Any = None) -> Any:
-    """Return a dense table as an array, optionally of a given dtype."""
     if issparse(X):
         raise TypeError("this pipeline takes no sparse X: use X.toarray()")
     return X.array(dtype) if type(X) is Frame else np.asarray(X, dtype=dtype)
@@ -402,7 +401,6 @@ class Projection(Step):
         return projected(finite(X, PRECISIONS), *self.data())
 
     def data(self) -> tuple[Any, ...]:
-        """Return what `projected` takes besides X."""
         return self.memory, self.n_columns, self.is_turned, self.is_reversed, self.center, self.scale
 
 
@@ -464,7 +462,6 @@ class Selection(Step):
         return selected(X, X.data if issparse(X) else X, *self.data())
 
     def data(self) -> tuple[Any, ...]:
-        """Return what `selected` takes besides X and its values."""
         return self.mask, self.allows_nan
 
 
@@ -478,7 +475,6 @@ def selected(X: Any, values: Any, mask: Any, allows_nan: bool) -> Any:
 
 
 def selector(chosen: Any) -> Selection:
-    """Freeze a transformer that selects columns."""
     mask = np.array(chosen.get_support())
     if not mask.any():
         raise ValueError("it selects no columns")

@@ -649,7 +649,6 @@ class PythonSource:
 
     @property
     def decoder(self) -> list[str]:
-        """The decoding function of stored arrays, if there are any."""
         return [DECODER] if self._encoded else []
 
     @property

@@ -282,8 +282,7 @@ class WithOffset(Wrapping):
     @property
     def likelihood(self) -> "WithOffset":
         """The likelihood of the loss inside, of outputs with their offset."""
-        likelihood: Loss = _any(self.loss).likelihood
-        return self.around(likelihood)
+        return self.around(_any(self.loss).likelihood)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         return self.loss.values(*self.split(output, target))

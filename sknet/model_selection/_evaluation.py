@@ -129,8 +129,6 @@ def _has_steps_to_share(estimator: Any) -> bool:
 
 
 class Task(NamedTuple):
-    """The evaluation of a candidate on a fold."""
-
     parameters: dict[str, Any]
     resource: str | None
     saved: SavedFit | None = None

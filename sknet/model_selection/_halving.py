@@ -73,7 +73,6 @@ class ContinuedHalving(Search):
             )
 
     def _check_draws(self, count: int) -> None:
-        """Check the number of candidates that follows from the numbers of epochs."""
         most, fewest = self.max_resources_, self.min_resources_
         mend = f"a lower max_resources than {most}, or a higher min_resources than {fewest}"
         check_draws(self, count, mend)

@@ -32,7 +32,6 @@ class IndexableDict(dict[str, Any]):
         return IndexableDict({name: _safe_indexing(x, rows) for name, x in self.items()})
 
     def copy(self) -> "IndexableDict":
-        """Return the same inputs in another dict with rows."""
         return IndexableDict(self.items())
 
     def __reduce__(self) -> Any:

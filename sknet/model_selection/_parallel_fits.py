@@ -108,7 +108,6 @@ class PendingTask:
         self._run, self.func, self.callback = run, func, callback
 
     def get(self) -> Any:
-        """Return the result, as joblib asks for it."""
         if not hasattr(self, "found"):
             self._run()
         return self.found

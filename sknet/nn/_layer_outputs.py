@@ -24,8 +24,6 @@ RECORDED = ".recorded"  # an attribute of modules that no parameter or child can
 
 
 class Call(NamedTuple):
-    """One call of a module in a forward pass."""
-
     path: str
     number: int = 0
 

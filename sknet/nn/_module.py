@@ -174,7 +174,6 @@ class Registry:
 
     @classmethod
     def _is_reserved(cls, name: str) -> bool:
-        """Tell whether the class has an attribute of this name."""
         return hasattr(cls, name) and not isinstance(getattr(cls, name), Registered)
 
     def _refuse_own(self, name: str) -> None:

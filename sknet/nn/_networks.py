@@ -81,7 +81,6 @@ def _layout(shape: Any, name: str) -> tuple[str, int, tuple[int, ...]]:
 
 
 def _augmentations(augment: Augment, caller: str) -> list[Module]:
-    """Return random changes of images, given by their names or as modules."""
     each = augment if isinstance(augment, (tuple, list)) else [augment]
     return [resolve(one, AUGMENTATIONS, Module, parameter="augment", caller=caller) for one in each]
 

@@ -404,8 +404,6 @@ T = TypeVar("T", bound=Tensor)
 
 
 class Holder(Protocol):
-    """An object with parameters and buffers of its own, by name."""
-
     @property
     def _parameters(self) -> Mapping[str, Any]: ...
 

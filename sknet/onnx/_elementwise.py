@@ -117,7 +117,6 @@ class _Elements:
         return found(self, *values)
 
     def formula(self, text: str, *operands: Value) -> Value:
-        """Write another expression, of these operands."""
         return expression(self.w, text, dict(zip("xyz", operands, strict=False)), self.dtype)
 
 

@@ -192,8 +192,6 @@ Bound = dict[str, Tensor]
 
 
 class Written(NamedTuple):
-    """Nodes, and the values that are inputs and outputs."""
-
     writer: Writer
     inputs: list[Value]
     outputs: dict[str, Value]

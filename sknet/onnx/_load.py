@@ -202,7 +202,6 @@ def _as_tensor(x: Any) -> Tensor:
 
 
 def not_a_model(path: str, error: Exception) -> LoadError:
-    """Return the error for a file that the library onnx refuses."""
     return LoadError(f"{path!r} is not an ONNX model: {' '.join(str(error).split())}")
 
 
@@ -424,7 +423,6 @@ class Reading:
 
 
 def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names without omitted ones at the end."""
     found = list(names)
     while found and not found[-1]:
         found.pop()

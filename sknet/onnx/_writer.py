@@ -34,7 +34,6 @@ class Value(NamedTuple):
     shape: tuple[Any, ...]
 
     def known(self, axis: int) -> int:
-        """Return the length of an axis that must not depend on sizes."""
         length: int = self.shape[axis]
         if isinstance(length, VARYING):
             raise CaptureError(

@@ -31,8 +31,6 @@ def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
 
 
 def batching(name: str) -> Callable[[Rule], Rule]:
-    """Return a decorator that makes a function the rule of a primitive of this name."""
-
     def register(rule: Rule) -> Rule:
         OF_OTHERS[name] = rule
         return rule

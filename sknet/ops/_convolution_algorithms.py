@@ -243,7 +243,6 @@ class Depthwise(NamedTuple):
 
     @staticmethod
     def fits(channels: int, filters: int, groups: int, dtype: Any) -> bool:
-        """Tell whether a convolution is one of these."""
         return channels == filters == groups > 1 and dtype.char in DTYPES
 
     def scratch(self, dtype: Any) -> Arrays:

@@ -143,7 +143,6 @@ def _row_parts(x: Any) -> list[slice]:
 
 
 def _spread(numbers: Any, axes: Shape, out: Any) -> Any:
-    """Write a channel's number for each row."""
     out.reshape(axes)[...] = numbers[:, np.newaxis]
     return out
 

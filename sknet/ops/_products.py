@@ -340,8 +340,6 @@ Labels = tuple[str, ...]
 
 
 class _Term(NamedTuple):
-    """A tensor and the labels of its axes."""
-
     tensor: Tensor
     labels: Labels
 

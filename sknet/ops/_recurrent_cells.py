@@ -37,7 +37,6 @@ class Cell(NamedTuple):
 
 
 def _parts(x: Any, count: int) -> list[Any]:
-    """Cut the last axis into equal parts."""
     width = x.shape[-1] // count
     return [x[..., i * width : (i + 1) * width] for i in range(count)]
 

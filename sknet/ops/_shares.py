@@ -31,7 +31,6 @@ class Shares(NamedTuple):
         return cls(n_samples, part, n_shares, min(n_shares, CORES, max(2, MEMORY // (part * n_bytes))))
 
     def rooms(self, arrays: Sequence[Any]) -> list[list[Any]]:
-        """Return the temporary memory of each thread."""
         return [[array[i] for array in arrays] for i in range(self.n_rooms)]
 
     def samples(self, share: int) -> slice:

@@ -30,7 +30,6 @@ class Windows(NamedTuple):
 
     @property
     def padded(self) -> Pair:
-        """Rows and columns of the padded image."""
         (top, bottom), (left, right) = self.padding
         return self.size[0] + top + bottom, self.size[1] + left + right
 
@@ -124,7 +123,6 @@ def as_image(name: str, x: Tensor, rank: int) -> Tensor:
 
 
 def spatial(x: Tensor) -> Pair:
-    """Return height and width of an image."""
     height, width = x.shape[2:]
     return height, width
 

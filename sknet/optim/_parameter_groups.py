@@ -325,7 +325,6 @@ class WeightDecay(Combinator):
 
 
 def factor_of(path: str, factors: Mapping[str, float], otherwise: float, parameter: str, owner: str) -> float:
-    """Return the factor of the longest pattern that a path matches."""
     pattern = longest(path, factors, parameter, owner)
     return otherwise if pattern is None else float(factors[pattern])
 

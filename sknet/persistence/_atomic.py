@@ -153,7 +153,6 @@ def _is_running(process: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush a rename to disk."""
     if os.name != "posix":  # other systems cannot open folders
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -152,7 +152,6 @@ def parse_json(path: Path, text: "str | bytes") -> Any:
 
 
 def damaged(path: Path, what: str) -> LoadError:
-    """Return the error for a file with invalid contents."""
     return LoadError(f"{path} is damaged: {what}")
 
 

@@ -147,7 +147,6 @@ def encoded(
 
 
 def table_facts(count: int, names: Any) -> str:
-    """Return the constants that `columns_of` is called with."""
     names = None if names is None else tuple(map(str, names))
     return f"N_COLUMNS = {literal(count)}\nNAMES = {literal(names)}"
 

@@ -245,7 +245,6 @@ class Schema(FieldsAlone):
 
     @property
     def categories(self) -> list[Feature]:
-        """The columns that become codes."""
         return [feature for feature in self.features if feature.kind == CATEGORY]
 
     @property

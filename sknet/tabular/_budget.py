@@ -293,8 +293,6 @@ class Progress:
 
 
 class _Ticks(Callback):
-    """Moves the bar after each epoch."""
-
     may_warn = False
 
     def __init__(self, progress: Progress, work: int) -> None:

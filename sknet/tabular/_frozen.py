@@ -29,8 +29,6 @@ from sknet.tabular._training import Member
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a fitted ensemble that predict."""
-
     members: list[Counted]
     targets: Any
     loss: Loss

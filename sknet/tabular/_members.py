@@ -341,8 +341,6 @@ def are_in(rows: np.ndarray, n_rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """The members of one kind in one fold."""
-
     kind: str
     fold: int
     rows: Fold

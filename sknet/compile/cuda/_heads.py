@@ -214,12 +214,10 @@ class _Operand(NamedTuple):
         return self._factor(loaded(self.plan, self.names, self.x, place))
 
     def four(self, name: str, place: str) -> str:
-        """Return the statement that loads four elements."""
         kind = HALF_VECTOR if self.is_half else "float4"
         return f"const {kind} {name} = ((const {kind} *){self.names[self.x]})[{place}];"
 
     def one(self, vector: str, part: str) -> str:
-        """Return the text of one of four elements as a factor."""
         return f"from_half({vector}.{part})" if self.is_half else self._factor(f"{vector}.{part}")
 
     def _factor(self, element: str) -> str:

@@ -384,7 +384,6 @@ class Wide:
         return found
 
     def closed(self, place: str, end: str = "_4") -> list[str]:
-        """Return statements that write vectors."""
         stores = self._stores.values()
         return [f"(({self._vector(array)} *){array})[{place}] = {array}{end};" for array in stores]
 
@@ -444,7 +443,6 @@ def is_half(plan: Plan, x: Variable) -> bool:
 
 
 def loaded(plan: Plan, names: Mapping[Variable, str], x: Variable, place: str) -> str:
-    """Return the text of an element in memory."""
     element = f"{names[x]}[{place}]"
     return f"from_half({element})" if is_half(plan, x) else element
 

@@ -16,7 +16,6 @@ LEAST_SIZE, LEAST_PRODUCTS = 32, 1 << 24
 
 
 def is_product(equation: Equation) -> bool:
-    """Tell whether an equation is a product of matrices of float32."""
     is_matrix = [x.dtype == "float32" and x.ndim > 1 for x in equation.variables]
     return equation.primitive.name == "matmul" and all(is_matrix)
 

@@ -558,8 +558,6 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
 
 
 class _Part(NamedTuple):
-    """Computation of a kernel on some elements."""
-
     equations: Sequence[Equation]
     loops: list[Loop]
     n_totals: int

@@ -577,7 +577,6 @@ class _Tiles(NamedTuple):
 
     @property
     def each(self) -> tuple[int, int]:
-        """Rows and columns of tiles of an image."""
         rows, columns = self.grid
         return -(-rows // 2), -(-columns // 2)
 

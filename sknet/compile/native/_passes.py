@@ -165,7 +165,6 @@ class NativeNorms:
         self._pass = core.passes
 
     def norm(self, x: Any, w: Any, b: Any, eps: float, block: int, rooms: Any, out: Any) -> bool:
-        """Normalize rows, and scale and shift them."""
         return self._normalized(Work.NORM, x, (w, b, out, None), eps, (block, block, 0), rooms)
 
     def norm_gradient(
@@ -302,7 +301,6 @@ class NativePools:
     _pass: Callable[[int, int, int], int]
 
     def largest(self, windows: Any, x: Any, out: Any) -> bool:
-        """Write the largest element of every window."""
         return self._pooled(Work.LARGEST, windows, x, out, None, None)
 
     def put_largest(self, windows: Any, g: Any, x: Any, top: Any, out: Any) -> bool:

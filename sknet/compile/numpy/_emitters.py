@@ -36,7 +36,6 @@ scratch = registry(SCRATCH)  # registers the scratch arrays that they need
 
 
 def emit(w: Writer, equation: Equation) -> None:
-    """Add the calls that compute one equation."""
     special = EMITTERS.get(equation.primitive.name)
     if special is None:
         by_its_forward(w, equation)

@@ -28,8 +28,6 @@ class Rules:
                 self._table.setdefault(name, []).extend(rules)
 
     def on(self, *names: str) -> Callable[[Rule], Rule]:
-        """Register a rule for the primitives of these names."""
-
         def register(rule: Rule) -> Rule:
             for name in names:
                 self._table.setdefault(name, []).append(rule)

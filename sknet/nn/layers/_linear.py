@@ -157,8 +157,7 @@ class Linear(Module):
     @property
     def awaits_data(self) -> bool:
         """True if the weights are still to be fitted to the first input."""
-        weight: Parameter = self._parameters["weight"]
-        return weight.awaits_data
+        return self._parameters["weight"].awaits_data
 
     @property
     def n_rows_seen(self) -> int:

@@ -118,7 +118,6 @@ def as_schedule(lr: Rate) -> Schedule:
 
 
 def scheduled(rate: Rate) -> tuple[Schedule, ...]:
-    """Return the schedule that a rate follows, unless it is constant."""
     return (as_schedule(rate),) if callable(rate) else ()
 
 
