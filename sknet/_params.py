@@ -700,8 +700,8 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
     """Complete the docstring of a class or function by descriptions of parameters in that of another.
 
     The class describes what differs: a parameter that it does not describe is described as in the other
-    class, if its signature has it, and so is an attribute. Without docstrings, as with ``python -OO``,
-    nothing happens.
+    class, if its signature has it, and so is an attribute; a function returns and raises the same, unless it
+    says otherwise. Without docstrings, as with ``python -OO``, nothing happens.
     """
 
     def complete(cls: C) -> C:
@@ -711,6 +711,9 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
             sections, given = dict(zip(*[iter(parts)] * 2)), dict(zip(*[iter(others)] * 2))  # noqa: B905
             known = _descriptions(given["Parameters"]) | _descriptions(sections.pop("Parameters", ""))
             found = {"Parameters": [known[name] for name in inspect.signature(cls).parameters]}
+            for title in () if isinstance(cls, type) else ("Returns", "Raises"):
+                if title in given:
+                    found[title] = [sections.pop(title, given[title])]
             if "Attributes" in given:
                 own = _descriptions(sections.pop("Attributes", ""))
                 found["Attributes"] = [*(own | (_descriptions(given["Attributes"]) | own)).values()]

@@ -45,6 +45,7 @@ from sknet._params import (
     ParameterObject,
     StrOptions,
     checked,
+    described_by,
     named_errors,
     resolve,
     validate_parameters,
@@ -432,6 +433,51 @@ def test_a_class_is_described_by_another():
         >>> 1
 
         >>> 2""")
+
+
+def test_a_function_is_described_by_another():
+    """It returns and raises the same, unless it says otherwise."""
+
+    def shared(x, y):
+        """Do something.
+
+        Parameters
+        ----------
+        x, y : int
+            Numbers.
+
+        Returns
+        -------
+        int
+            Their sum.
+
+        Raises
+        ------
+        ValueError
+            If it is odd.
+        """
+
+    def made(x, *, z):
+        """Do more.
+
+        Parameters
+        ----------
+        z : int
+            Other.
+
+        Raises
+        ------
+        TypeError
+            If it is none.
+
+        Examples
+        --------
+        >>> 1
+        """
+
+    expected = inspect.getdoc(made).replace("z : int", "x, y : int\n    Numbers.\nz : int")
+    expected = expected.replace("Raises", "Returns\n-------\nint\n    Their sum.\n\nRaises")
+    assert inspect.getdoc(described_by(shared)(made)) == expected
 
 
 def test_descriptions_may_be_stripped():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._params import described_by
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, result_dtype
@@ -732,29 +733,16 @@ def layer_norm(
     return _affine(_normalized(x, axes, eps), weight, bias)
 
 
+@described_by(layer_norm)
 def rms_norm(x: Any, normalized_shape: int | Shape, weight: Any = None, eps: float = 1e-6) -> Tensor:
     r"""Return x divided by its root mean square over its last axes, and scaled.
 
     Parameters
     ----------
-    x : Tensor or array of shape (..., *normalized_shape)
-        Floating point.
-    normalized_shape : int or tuple of int
-        Shape of the axes to normalize over.
     weight : Tensor or array of shape `normalized_shape`, default=None
         Scale; None for 1.
     eps : float, default=1e-6
         Added to the mean square.
-
-    Returns
-    -------
-    Tensor
-        Of x's shape.
-
-    Raises
-    ------
-    ShapeError, DtypeError
-        If x has other last axes, or is not floating.
 
     Notes
     -----
@@ -832,6 +820,7 @@ def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-
     return _affine(found, per_channel(weight, x), per_channel(bias, x))
 
 
+@described_by(group_norm)
 def batch_norm(
     x: Any,
     weight: Any = None,
@@ -844,19 +833,8 @@ def batch_norm(
 
     Parameters
     ----------
-    x : Tensor or array of shape (n, channels, ...)
-        Floating point.
-    weight, bias : Tensor or array of shape (channels,), default=None
-        Scale and shift of each channel; None for 1 and 0.
     mean, variance : Tensor or array of shape (channels,), default=None
         Statistics to normalize by, as in prediction; None for the batch's own.
-    eps : float, default=1e-5
-        Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        Of x's shape.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet._constraints import is_integer, shown
+from sknet._params import described_by
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, to_device
@@ -343,6 +344,7 @@ def max_pool2d(
     return _max_pooled(2, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@described_by(max_pool2d)
 def avg_pool2d(
     x: Any,
     kernel_size: Size,
@@ -355,16 +357,8 @@ def avg_pool2d(
 
     Parameters
     ----------
-    x : Tensor or array of shape (..., channels, height, width)
-        Images, floating point.
-    kernel_size : int or tuple of int
-        Rows and columns of a window.
-    stride : int or tuple of int, default=None
-        Steps from one window to the next; None is `kernel_size`.
     padding : int or tuple of int, default=0
         Zeros around the image, at most half a window.
-    ceil_mode : bool, default=False
-        Whether a last window may reach over the end, if it begins before it.
     count_include_pad : bool, default=True
         Whether padding counts in the means. What `ceil_mode` adds never does.
 
@@ -372,11 +366,6 @@ def avg_pool2d(
     -------
     Tensor of shape (..., channels, rows, columns)
         The means.
-
-    Raises
-    ------
-    ShapeError, DtypeError, ValueError
-        If no window fits on the image, it is not floating, or an option is invalid.
 
     Examples
     --------
@@ -504,25 +493,9 @@ def adaptive_avg_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None
     return _adaptive_avg(2, x, output_size)
 
 
+@described_by(adaptive_avg_pool2d)
 def adaptive_max_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None) -> Tensor:
     """Return the largest elements of a given number of windows, which together cover the images.
-
-    Parameters
-    ----------
-    x : Tensor or array of shape (..., channels, height, width)
-        Images, floating point.
-    output_size : int, None or tuple of int or None
-        Windows along each axis; None for as many as there are elements.
-
-    Returns
-    -------
-    Tensor of shape (..., channels, rows, columns)
-        Window i of m along an axis of n goes from ``floor(i n / m)`` to ``ceil((i + 1) n / m)``.
-
-    Raises
-    ------
-    ShapeError, DtypeError, ValueError
-        If the images have no elements, are not floating, or the size is invalid.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet._constraints import shown
+from sknet._params import described_by
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
 from sknet.core import _primitive as kinds
 from sknet.device import Namespace, backend, result_dtype
@@ -622,6 +623,7 @@ def rnn(
     return output, h
 
 
+@described_by(rnn)
 def lstm(
     x: Any,
     weight_ih: Any,
@@ -636,8 +638,6 @@ def lstm(
 
     Parameters
     ----------
-    x : Tensor or array of shape (n, steps, features)
-        The sequences.
     weight_ih : Tensor or array of shape (features, 4 * size)
         From input to gates: input, forget, candidate and output gate, side by side.
     weight_hh : Tensor or array of shape (size, 4 * size)
@@ -646,10 +646,6 @@ def lstm(
         None is zero.
     state : pair of Tensor or array of shape (n, size), default=None
         Hidden state and cell state before the first step; None is zero.
-    lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are valid; those after them are ignored.
-    reverse : bool, default=False
-        Run from the last (real) step to the first.
 
     Returns
     -------
@@ -688,6 +684,7 @@ def lstm(
     return output, (h, c)
 
 
+@described_by(rnn)
 def gru(
     x: Any,
     weight_ih: Any,
@@ -702,27 +699,12 @@ def gru(
 
     Parameters
     ----------
-    x : Tensor or array of shape (n, steps, features)
-        The sequences.
     weight_ih : Tensor or array of shape (features, 3 * size)
         From input to gates: reset gate, update gate and candidate, side by side.
     weight_hh : Tensor or array of shape (size, 3 * size)
         From hidden state to gates.
     bias : Tensor or array of shape (4 * size,), default=None
         Those of the three gates, and one that the reset gate multiplies too. None is zero.
-    state : Tensor or array of shape (n, size), default=None
-        The hidden state before the first step; None is zero.
-    lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are valid; those after them are ignored.
-    reverse : bool, default=False
-        Run from the last (real) step to the first.
-
-    Returns
-    -------
-    output : Tensor of shape (n, steps, size)
-        The hidden state after every step, zero after a row's last.
-    state : Tensor of shape (n, size)
-        The hidden state after a row's last step, or its first if it is run in reverse.
 
     Raises
     ------
