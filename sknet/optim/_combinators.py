@@ -4,7 +4,6 @@ import math
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from sknet._constraints import is_integer
 from sknet._params import Interval, RealNotInt
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Hypers, Named, Optimizer, Shapes, Slots, Updated
-from sknet.optim.schedules import Progress
+from sknet.optim.schedules import Progress, Schedule
 from sknet.optim.schedules._base import POSITIVE
 
 T = TypeVar("T")
@@ -91,15 +90,25 @@ class Combinator(Optimizer, ABC):
     def averaging(self) -> tuple[str, ...]:
         return tuple(PREFIX + name for name in self.optimizer.averaging)
 
-    elementwise = property(attrgetter("optimizer.elementwise"))
-    measures = property(attrgetter("optimizer.measures"))
-    squares = property(attrgetter("optimizer.squares"))
+    @property
+    def elementwise(self) -> bool:
+        return self.optimizer.elementwise
+
+    @property
+    def measures(self) -> bool:
+        return self.optimizer.measures
+
+    @property
+    def squares(self) -> bool:  # type: ignore[override]
+        return self.optimizer.squares
 
     @property
     def kind(self) -> Any:
         return type(self), self.optimizer.kind
 
-    schedules = property(attrgetter("optimizer.schedules"))
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return self.optimizer.schedules
 
     def learning_rate(self, progress: Progress) -> float:
         return self.optimizer.learning_rate(progress)

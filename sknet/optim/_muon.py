@@ -2,7 +2,6 @@
 
 import math
 from numbers import Integral, Real
-from operator import attrgetter
 from typing import Any
 
 from sknet import ops
@@ -99,8 +98,13 @@ class Muon(Optimizer):
     def slots(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(("mu", *self._rest.slots)))
 
-    averaging = property(attrgetter("_rest.averaging"))
-    squares = property(attrgetter("_rest.squares"))
+    @property
+    def averaging(self) -> tuple[str, ...]:
+        return self._rest.averaging
+
+    @property
+    def squares(self) -> bool:  # type: ignore[override]
+        return self._rest.squares
 
     @property
     def kind(self) -> Any:
