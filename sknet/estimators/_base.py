@@ -64,15 +64,8 @@ class HoldsLists(PlainNumbers, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
 
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
-
-        Returns
-        -------
-        dict
-            Values by name.
+        If `deep`, there are also those of objects among them, as ``optimizer__lr`` or
+        ``callbacks__0__patience``.
         """
         found: dict[str, Any] = super().get_params(deep)
         if deep:

@@ -274,10 +274,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def freeze(self) -> "FrozenClassifier":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
-        Returns
-        -------
-        FrozenClassifier
-            With the parameters as they are now.
+        It is a `FrozenClassifier` with the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it

@@ -113,10 +113,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
-        Returns
-        -------
-        FrozenRegressor
-            With the parameters as they are now.
+        It is a `FrozenRegressor` with the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it

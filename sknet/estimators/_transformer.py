@@ -205,10 +205,7 @@ class BaseTransformer(Coding, NamedOptions):
     def freeze(self) -> FrozenTransformer:
         """Return a transformer without any training state: small, picklable, fast for single rows.
 
-        Returns
-        -------
-        FrozenTransformer
-            With the parameters as they are now.
+        It is a `FrozenTransformer` with the parameters as they are now.
         """
         return self._frozen_as(FrozenTransformer, self._meant(None))
 
