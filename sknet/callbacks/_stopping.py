@@ -281,7 +281,11 @@ class EarlyStopping(Callback):
         if self._plateau is None:
             return dict(self._loaded)
         state = {"monitor": self._name, **self._plateau.state()}
-        state |= {"best_epoch": self.best_epoch_, "best_step": self.best_step_, "reductions": self._reductions}
+        state |= {
+            "best_epoch": self.best_epoch_,
+            "best_step": self.best_step_,
+            "reductions": self._reductions,
+        }
         return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights, self._model)})
 
     def load_state(self, state: Mapping[str, Any]) -> None:
