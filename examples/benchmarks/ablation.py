@@ -340,9 +340,9 @@ def compared(
             X, y = common_classes(X, y, task)
             variants = VARIANTS[part][: arguments.first]
             models = [fitted(variant, X, y, task, seed, **params) for variant in variants]
-            rows = np.all([known_rows(model, y) for model in models], axis=0)
+            known = np.all([known_rows(model, y) for model in models], axis=0)
             for variant, model in zip(variants, models, strict=True):
-                said, seconds = out_of_fold(model, y, rows), sum(model.seconds.values())
+                said, seconds = out_of_fold(model, y, known), sum(model.seconds.values())
                 print(f"{name:20} seed {seed}  {variant.name:34}  {said}  {seconds:6.1f} s", flush=True)
                 losses.add(name, variant.name, float(said.split("  ")[0].rsplit(" ", 1)[1]), seconds)
     return losses.table(part)
