@@ -280,6 +280,37 @@ static void N(coded_product)(const struct coded *c) {
         N(coded_tile)(c, first, least(N(long_lanes), c->width - first), 1);
 }
 
+/* Write a tile of the product of rows and paired weights: those around each bin, summed as by `weights_of`, and its own. */
+static inline void N(paired_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
+    const int64_t *blocks = at(c->blocks);
+    const T *codes = at(c->codes);
+    T *out = (T *)at(c->out) + first;
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, out += c->width) {
+        const T *pairs = (const T *)at(c->given) + first;
+        N(long_vector) sums[N(most_vectors)], around[N(most_vectors)], row[N(most_vectors)];
+        memset(sums, 0, sizeof sums);
+        for (int64_t k = 0; k < c->n_blocks; pairs += 2 * blocks[2 * k++] * c->width) {
+            const T *own = pairs + 2 * (int32_t)codes[2 * k] * c->width, value = codes[2 * k + 1];
+            const int is_steps = blocks[2 * k] > 1 && blocks[2 * k + 1];
+            N(load_row)(own + c->width, width, row, vectors);
+            if (is_steps)
+                N(load_row)(own, width, around, vectors);
+            for (int v = 0; v < vectors; v++)
+                sums[v] = is_steps ? sums[v] + N(long_sum_with)(value, row[v], around[v])
+                                   : N(long_sum_with)(value, row[v], sums[v]);
+        }
+        N(store_row)(out, width, sums, vectors);
+    }
+}
+
+static void N(paired_product)(const struct coded *c) {
+    int64_t first = 0;
+    for (; first + N(most_columns) <= c->width; first += N(most_columns))
+        N(paired_tile)(c, first, N(most_columns), N(most_vectors));
+    for (; first < c->width; first += N(long_lanes))
+        N(paired_tile)(c, first, least(N(long_lanes), c->width - first), 1);
+}
+
 /* Sort the rows by the bin that each has in a block: write their numbers, their values, and the end of each bin. */
 static void N(sort_rows)(const struct coded *c, const T *codes, int64_t bins, int32_t *order, T *values, int32_t *ends) {
     memset(ends, 0, (size_t)bins * sizeof *ends);

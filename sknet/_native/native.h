@@ -57,7 +57,7 @@ enum { LAYOUT = 5, WIDTH = 32 }; /* version of what follows, and numbers of an i
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
     FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, DROPOUT, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
-    STANDARDIZE, CODED, PRODUCT,
+    STANDARDIZE, CODED, PRODUCT, PAIRED,
 };
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
@@ -84,7 +84,7 @@ struct units {
  *
  * codes: two numbers for each block of a row, the bin and the value. blocks: for each the number of its bins, and
  * whether they are steps. width: columns of the matrix. most_bins: of a block. room: for tiles. order, values, ends:
- * room to sort the rows by the bins of each block. */
+ * room to sort the rows by the bins of each block. Of paired weights `given` has two rows for each bin. */
 struct coded {
     int64_t codes, rows, blocks, n_blocks, most_bins, given, out, width, room, order, values, ends;
 };

@@ -117,7 +117,9 @@ static int coded(const int64_t *one) {
     memcpy(&found, one + 1, sizeof found);
     if (!are_codes_float(&found))
         return 0;
-    if (found.order)
+    if (one[0] == PAIRED)
+        paired_product_float(&found);
+    else if (found.order)
         coded_gradient_float(&found);
     else
         coded_product_float(&found);
@@ -172,7 +174,8 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case SQUARES:
     case QUOTIENTS: update_part(one, 0, one[2]); return 1;
     case STANDARDIZE: return standardize(one);
-    case CODED: return coded(one);
+    case CODED:
+    case PAIRED: return coded(one);
     case PRODUCT: product(one); return 1;
     }
     return 0;

@@ -352,7 +352,7 @@ class Network(_HoldsPrograms):
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
         n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
         in_parts = by is not run and self._is_host and type(X) is np.ndarray  # outputs of layers
-        rows = self.rows_at_once(X, by)
+        rows = 1 if n == 1 else self.rows_at_once(X, by)
         if in_parts or self._has_program(X, name, n, rows):
             found = self._compiled(X, name, head, by, rows if in_parts else None)
             if found is not None:

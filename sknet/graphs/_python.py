@@ -535,8 +535,9 @@ def _as_slice(node: ast.expr) -> ast.expr:
 Array = np.ndarray[Any, Any]
 NOT_WRITTEN = {
     "attach_aux": "it occurs on the tape only",
-    "coded_matmul": "codes of rows are read in training only",
+    "coded_matmul": "codes of rows are read in training, and for single rows of tables, only",
     "dropout_mask": "predictions draw no random numbers",
+    "paired_matmul": "codes of rows are read in training, and for single rows of tables, only",
     "sparse_matmul": "NumPy has no sparse matrices, give a dense example",
     "uniform_draws": "predictions draw no random numbers",
 }

@@ -100,20 +100,20 @@ class NativeRows(_HoldsAddresses):
 
 
 class NativeRow(_HoldsAddresses):
-    """Encodes single rows of dense tables to float32 for several plans, with the bits of `OneRow`."""
+    """Encodes single rows of dense tables to float32 for several plans, with the bits of `NativeRows`."""
 
-    def __init__(self, plans: Sequence[Plan], table: Table) -> None:
+    def __init__(self, plans: Sequence[Plan], table: Table, is_coded: bool = False) -> None:
         self._table = Table(table.numbers.copy(), table.codes.copy())
-        self._found = np.empty((1, sum(plan.width for plan in plans)), np.float32)
+        encoders = [NativeRows(plan, self._table, {}, is_coded) for plan in plans]
+        self._found = np.empty((1, sum(encoder.width for encoder in encoders)), np.float32)
         self._alive: list[Any] = [only := np.zeros(1, np.int64), room := np.empty(table.numbers.shape[1])]
         self._calls = []
         at = self._found.ctypes.data
-        for plan in plans:
-            encoder = NativeRows(plan, self._table, {})
+        for encoder in encoders:
             self._alive.append(encoder)
             addresses = only.ctypes.data, only.ctypes.data, at, room.ctypes.data
             self._calls.append((encoder.fields.ctypes.data, 1, *addresses))
-            at += self._found.itemsize * plan.width
+            at += self._found.itemsize * encoder.width
 
     def encode(self, table: Table) -> np.ndarray:
         """Return the outputs of the only row of a `table`, which the next call overwrites."""

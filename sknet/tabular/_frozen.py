@@ -119,8 +119,8 @@ class FrozenTabular(Predicts):
         The file at `path` holds all members and their encoders; its tables are arrays, lists of rows, data
         frames, or dicts of columns by name. `coverage` is that of the intervals that its `predict_interval`
         returns; None is 0.8, or no such function where the loss has learned quantiles of another one. Results
-        are the same to the bit, except where an encoder returns sparse matrices: these differ in the last
-        digits.
+        are the same to the bit, except for a single row, whose products native code adds up in another order,
+        and where an encoder returns sparse matrices: these differ in the last digits.
 
         Raises
         ------

@@ -34,10 +34,11 @@ from sknet.estimators._targets import (
 )
 from sknet.losses import Loss
 from sknet.losses._base import mean_loss_of
+from sknet.ops._codes import paired_matmul, pairs_of
 from sknet.preprocessing._native import NativeRow
 from sknet.preprocessing._plan import OneRow
 from sknet.preprocessing._schema import Table
-from sknet.tabular._training import Member, encoded_rows
+from sknet.tabular._training import Member, encoded_rows, reads_codes
 
 
 class Predicts(ABC):
@@ -114,7 +115,9 @@ class Regresses(Predicts):
     def _bounded(self, means: np.ndarray) -> np.ndarray:
         # Of several outputs scikit-learn's checks ask for double precision.
         dtype = np.float64 if self._targets.n_outputs > 1 else means.dtype
-        return np.clip(means, *self._bounds).astype(dtype)
+        lowest, highest = self._bounds
+        clipped = np.minimum(np.maximum(means, lowest), highest)
+        return clipped.astype(dtype, copy=False)
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict targets.
@@ -221,12 +224,19 @@ def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
         blocks = [slice(start, start + MOST_ROWS) for start in range(0, table.n_rows, MOST_ROWS)]
         return np.concatenate([blended(members, table.take(block)) for block in blocks])
     total: Any = 0.0
-    encoder, inputs = None, None
+    encoder, inputs = None, np.empty(0)
+    by_codes = table.n_rows == 1 and reads_codes(table) and read_codes(members)
     for member, factor in members:
         if member.encoder is not encoder:
-            encoder, inputs = member.encoder, encoded_rows(member.encoder, table)
-        total = total + np.float32(factor) * member.outputs(inputs)
+            encoder = member.encoder
+            inputs = encoded_rows(encoder, table, blocks=encoder.plan.blocks if by_codes else ())
+        total = total + np.float32(factor) * (member.of_codes(inputs) if by_codes else member.outputs(inputs))
     return total
+
+
+def read_codes(members: Sequence[Counted]) -> bool:
+    """Tell whether all members predict a row by codes, which takes time for one bin of each column."""
+    return all(member.reads_codes for member, _ in members)
 
 
 class Blend(nn.Module):
@@ -245,6 +255,44 @@ class Blend(nn.Module):
         return total
 
 
+class BlendOfCodes(nn.Module):
+    """All members as one network, which reads the codes of a row for each encoder."""
+
+    # The first weights of all members of an encoder are one array.
+
+    def __init__(self, members: Sequence[Counted]) -> None:
+        encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
+        self.blocks = [encoder.plan.blocks for encoder in encoders]
+        networks = [detached(member.model) for member, _ in members]
+        owners = [encoders.index(member.encoder) for member, _ in members]
+        weights: list[list[np.ndarray]] = [[] for _ in encoders]
+        self.places, self.factors = [], [float(np.float32(factor)) for _, factor in members]
+        for network, owner in zip(networks, owners, strict=True):
+            with no_grad():
+                first, skip = (weight.numpy() for weight in network.first_weights())
+            at = sum(each.shape[1] for each in weights[owner])
+            self.places.append((owner, at, at + first.shape[1], at + first.shape[1] + skip.shape[1]))
+            weights[owner] += [first, skip]
+        pairs = [pairs_of(np.hstack(each), blocks) for each, blocks in zip(weights, self.blocks, strict=True)]
+        self.pairs = nn.ParameterList(*[nn.Parameter(each) for each in pairs])
+        self.networks = nn.ModuleList(*networks)
+
+    def forward(self, codes: Any) -> Tensor:
+        products, start = [], 0
+        for pairs, blocks in zip(self.pairs, self.blocks, strict=True):
+            stop = start + 2 * len(blocks)
+            products.append(paired_matmul(codes[:, start:stop], pairs, blocks))
+            start = stop
+        total: Any = None
+        for network, factor, place in zip(self.networks, self.factors, self.places, strict=True):
+            owner, first, skip, stop = place
+            product = products[owner]
+            part = network.rest(product[:, first:skip], product[:, skip:stop]) * factor
+            total = part if total is None else total + part
+        found: Tensor = total
+        return found
+
+
 def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int]]]:
     """Return the encoders of members, and which columns of their outputs together each member reads."""
     encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
@@ -261,22 +309,27 @@ class OfOneRow:
     def __init__(self, members: Sequence[Counted]) -> None:
         encoders, spans = spans_of(members)
         self._plans = [encoder.plan for encoder in encoders]
-        self._by_numpy = None if native_core() else OneRow(self._plans)
+        is_native = native_core() is not None
+        self._by_numpy = None if is_native else OneRow(self._plans)
+        self._by_codes = is_native and read_codes(members)
         self._idle: list[NativeRow] = []  # a thread takes one
-        module = Blend(members, spans).eval()
-        self._network = Network.fixed(module, np.float32)
+        module = BlendOfCodes(members) if self._by_codes else Blend(members, spans)
+        self._network = Network.fixed(module.eval(), np.float32)
         self.predictions: dict[str, Prediction] = {}
 
     def __call__(self, table: Table, name: str = "raw", head: Head | None = None) -> np.ndarray:
         """Return what a head, which the name determines, makes of the outputs for the row of a `table`."""
-        found: np.ndarray
         if self._by_numpy is not None:
-            found = self._network.compute(self._by_numpy(table, np.float32), name, head)
-            return found
+            return self._computed(self._by_numpy(table, np.float32), name, head)
         try:
             encoder = self._idle.pop()
         except IndexError:
-            encoder = NativeRow(self._plans, table)
-        found = self._network.compute(encoder.encode(table), name, head)
+            encoder = NativeRow(self._plans, table, self._by_codes)
+        found = self._computed(encoder.encode(table), name, head)
         self._idle.append(encoder)
         return found
+
+    def _computed(self, row: np.ndarray, name: str, head: Head | None) -> np.ndarray:
+        found = self._network.unchecked(row, name, head)
+        result: np.ndarray = self._network.compute(row, name, head) if found is None else found
+        return result

@@ -161,6 +161,10 @@ class TabularNet(nn.Module):
             hidden = layer(hidden)
         return hidden + skipped
 
+    def of_codes(self, codes: Any, blocks: Blocks) -> Tensor:
+        """Return the outputs for rows that are given by codes of some blocks."""
+        return self.rest(*[coded_matmul(codes, weight, blocks) for weight in self.first_weights()])
+
     def _times(self, x: Any, weight: Tensor) -> Any:
         return coded_matmul(x, weight, self.blocks) if self.blocks else x @ weight
 
@@ -308,6 +312,16 @@ MOST_ELEMENTS = 2**20
 ROWS_SEEN, MOST_ROWS = 512, 4096
 
 
+@dataclass(frozen=True)
+class ByCodes:
+    """A pass through a `TabularNet` for rows that are given by codes of some blocks."""
+
+    blocks: Blocks
+
+    def __call__(self, network: Any, scope: nn.Scope, args: Any) -> Any:
+        return nn.run(partial(network.of_codes, blocks=self.blocks), scope, args)
+
+
 class NoScore(Score):
     """An empty score, where none is needed."""
 
@@ -409,6 +423,17 @@ class Member:
             starts = range(0, len(X), size)
             return np.concatenate([self.outputs(X[start : start + size]) for start in starts])
         return to_host(predict_rows(self.model, X))
+
+    def of_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return raw outputs for a row that is given by codes of the encoder's blocks."""
+        by = ByCodes(self.encoder.plan.blocks)
+        found: np.ndarray = predict_rows(self.model, codes, "codes", by=by)
+        return found
+
+    @property
+    def reads_codes(self) -> bool:
+        """True if the network predicts a row by codes: a `TabularNet` on the host."""
+        return isinstance(self.model.module, TabularNet) and self.model.device.kind == "cpu"
 
 
 def loss_with(loss: Loss, label_smoothing: float) -> Loss:

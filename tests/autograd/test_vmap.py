@@ -130,7 +130,7 @@ def test_nearly_all_are_applied_to_a_stack_at_once():
         "recurrence",
         *(f"recurrence_{x}" for x in ("gradient", "outputs", "tape")),
     }
-    assert one_by_one - at_once == {*cells, "coded_matmul", "searchsorted"}
+    assert one_by_one - at_once == {*cells, "coded_matmul", "paired_matmul", "searchsorted"}
 
 
 @pytest.mark.parametrize(

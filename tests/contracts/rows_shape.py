@@ -7,7 +7,7 @@ import scipy.special
 from sknet import ops
 from sknet.core import PRIMITIVES, as_tensor, attach_aux, bind
 from sknet.device import Device, to_device
-from sknet.ops._codes import coded_matmul
+from sknet.ops._codes import coded_matmul, paired_matmul
 from tests.contracts.table import Case, Row, indices, real, reduction, unary
 
 try:
@@ -47,6 +47,21 @@ ENCODED = np.array(
 def _coded_matmul(y, transposed):
     codes = to_device(CODES.astype(y.dtype), as_tensor(y).device)
     return coded_matmul(codes, y, BLOCKS, transposed)
+
+
+def _paired_matmul(y):
+    return paired_matmul(to_device(CODES.astype(y.dtype), as_tensor(y).device), y, BLOCKS)
+
+
+def _paired(y):
+    """Return the sums of pairs of rows that CODES name, one block after the other."""
+    found, start = np.zeros((len(CODES), y.shape[1]), y.dtype), 0
+    for k, (count, _) in enumerate(BLOCKS):
+        for row, codes in zip(found, CODES[:, 2 * k : 2 * k + 2].astype(y.dtype), strict=True):
+            around, own = y[2 * (start + int(codes[0])) :][:2]
+            row += around + codes[1] * own
+        start += count
+    return found
 
 
 def _axes(x, axis):
@@ -221,6 +236,15 @@ ROWS = [
         integers=False,
         call=_coded_matmul,
         torch=lambda y, transposed: torch.tensor(ENCODED.T if transposed else ENCODED) @ y,
+    ),
+    Row(
+        "paired_matmul",
+        _paired,
+        [Case((real(18, 3),))],
+        "paired_matmul",
+        order=0,
+        integers=False,
+        call=_paired_matmul,
     ),
     # -- indexing
     Row(

@@ -20,6 +20,7 @@ TINY = np.finfo("float32").tiny  # what is smaller, runtimes may flush to zero
 REFUSED = {
     *("attach_aux", "channel_moments", "channel_norm", "channel_norm_gradient", "coded_matmul"),
     *("conv_weight", "dropout_mask", "layer_norm_gradient", "max_pool_put", "max_pool_take"),
+    "paired_matmul",
     *("cholesky", "eigh", "inv", "nextafter", "pinv", "qr", "slogdet", "solve", "sparse_matmul", "svd"),
     *("recurrence_gradient", "uniform_draws"),
 }

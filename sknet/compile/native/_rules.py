@@ -485,7 +485,7 @@ def coded(tape: Tape, call: Call) -> bool:
     room = np.empty(max(of_tiles, 2 * counts.sum()) + LINE, np.float32)
     room = room[-address_of(room) // room.itemsize % LINE :]  # no vector lies in two lines of the cache
     sorting = [0, 0, 0]
-    if named["transposed"]:
+    if named.get("transposed"):
         of_rows = (len(several), len(codes))
         arrays = (
             np.empty(of_rows, np.int32),
@@ -495,7 +495,7 @@ def coded(tape: Tape, call: Call) -> bool:
         sorting = [tape.address(x) for x in arrays]
     places = tape.address(given), tape.address(out), out.shape[1], tape.address(room)
     tape.add(
-        Kind.CODED,
+        Kind.CODED if "transposed" in named else Kind.PAIRED,
         tape.address(codes),
         len(codes),
         tape.address(blocks),
@@ -561,7 +561,7 @@ def _silenced(tape: Tape, call: Call) -> bool:
 def _is_coded(function: Any) -> bool:
     """Tell whether a function multiplies codes, which few programs do."""
     codes = sys.modules.get("sknet.ops._codes")
-    return codes is not None and function is codes.coded_forward
+    return codes is not None and function in (codes.coded_forward, codes.paired_forward)
 
 
 @cache

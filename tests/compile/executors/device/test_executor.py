@@ -72,7 +72,7 @@ def check(row, device, compare, dtypes, *, exact):
 ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.writes_out} - {"recurrence"} | {
     "argmax", "argmin", "channel_moments", "channel_norm", "channel_norm_gradient", "coded_matmul",
     "layer_norm", "layer_norm_gradient", "logsumexp", "max_pool_take", "put_along_axis", "scatter_add",
-    "take_along_axis", "topk",
+    "paired_matmul", "take_along_axis", "topk",
 }  # fmt: skip
 
 

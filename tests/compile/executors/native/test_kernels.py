@@ -37,7 +37,7 @@ from sknet.compile.native._instructions import (
 from sknet.compile.native._passes import FIELDS
 from sknet.compile.native._rules import translated
 from sknet.compile.numpy._emitters import fast_erfc
-from sknet.ops._codes import coded_matmul, decoded
+from sknet.ops._codes import coded_matmul, decoded, paired_matmul, pairs_of
 from sknet.preprocessing._native import NativeRows
 from tests.compile.executors.native.running import carry_out
 from tests.project import ROOT
@@ -498,6 +498,25 @@ def test_a_product_with_one_column_has_the_bits_of_one_with_several(blocks, tran
         core.use(isa)
         one = native_product(codes, given[:, 4:5].copy(), blocks, transposed)[0]
         np.testing.assert_array_equal(one[:, 0], native_product(codes, given, blocks, transposed)[0][:, 4])
+
+
+@pytest.mark.parametrize("width", [1, 7, 150])
+@pytest.mark.parametrize("blocks", CODED.values(), ids=CODED)
+def test_products_of_codes_and_pairs_have_the_bits_of_those_of_codes_and_weights(blocks, width):
+    codes = codes_for(blocks, 5)
+    given = np.random.default_rng(1).normal(size=(sum(n for n, _ in blocks), width)).astype(np.float32)
+    pairs = pairs_of(given, blocks)
+    compiled = compile(lambda x, y: paired_matmul(x, y, blocks), (codes, pairs))
+    expected = rows_for(codes, blocks) @ given.astype(float)
+    np.testing.assert_allclose(compiled(codes, pairs), expected, 1e-5, 2e-5)  # by NumPy
+    for isa in core.isas():
+        core.use(isa)
+        tape = Tape()
+        assert all(translated(tape, call) for call in compiled.calls())
+        for slot, array in zip(compiled.slots, (codes, pairs), strict=True):
+            slot[...] = array
+        assert carry_out(tape.finished()) == 1
+        np.testing.assert_array_equal(compiled.result, native_product(codes, given, blocks, False)[0])
 
 
 @pytest.mark.parametrize("width", [1, 4])
