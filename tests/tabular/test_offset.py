@@ -1,6 +1,7 @@
 """Offsets of the ensembles for tables: exposures of counts, and margins of other models."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,13 @@ CASES = {
     "one kind": (lambda **p: TabularClassifier(smooth=None, **p), LABELS, MARGIN),
 }
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "predict_quantiles")
+
+
+@cache
+def fitted(case):
+    """Return an ensemble with the offsets of a case, which no test changes."""
+    make, y, offset = CASES[case]
+    return make(**QUICK).fit(FRAME, y, offset=offset)
 
 
 def predictions(model, X=FRAME, **given):
@@ -130,10 +138,10 @@ def test_zeros_are_no_offset(case):
 
 def test_predictions_without_offset_add_zero():
     """As those of boosted trees with an `init_score`, which they do not keep."""
-    model = TabularRegressor(loss="poisson", **QUICK).fit(FRAME, COUNTS, offset=LOG)
+    model = fitted("poisson")
     np.testing.assert_allclose(model.predict(FRAME, offset=np.zeros(N)), model.predict(FRAME), rtol=1e-6)
     np.testing.assert_allclose(model.predict(FRAME, offset=LOG), model.predict(FRAME) * EXPOSURE, rtol=1e-6)
-    clf = TabularClassifier(**QUICK).fit(FRAME, THREE, offset=MARGINS)
+    clf = fitted("three classes")
     raw = clf.decision_function(FRAME)
     np.testing.assert_allclose(clf.decision_function(FRAME, offset=MARGINS), raw + MARGINS, atol=1e-5)
     found = clf.predict_log_proba(FRAME, offset=MARGINS)
@@ -259,6 +267,7 @@ def test_scorers_see_offsets():
     assert clf.oof_score_ == clf.score(FRAME[160:], THREE[160:], offset=MARGINS[160:])
 
 
+@pytest.mark.filterwarnings("ignore:a budget of")  # which is short where much else runs
 def test_budgets_in_seconds():
     model = TabularRegressor(loss="poisson", **QUICK | {"budget": "0.5s"}).fit(FRAME, COUNTS, offset=LOG)
     np.testing.assert_allclose(model.predict(FRAME, offset=LOG), model.predict(FRAME) * EXPOSURE, rtol=1e-6)
@@ -270,7 +279,7 @@ def test_budgets_in_seconds():
 @pytest.mark.parametrize("case", CASES)
 def test_copies_predict_the_same_bits(case, tmp_path):
     make, y, offset = CASES[case]
-    model = make(**QUICK).fit(FRAME, y, offset=offset)
+    model = fitted(case)
     again = make(**QUICK).fit(FRAME, y, offset=offset)
     frozen = model.freeze()
     sknet.save(model, tmp_path / "model")
@@ -284,19 +293,17 @@ def test_copies_predict_the_same_bits(case, tmp_path):
         pickle.loads(pickle.dumps(frozen)),
         model.slim(),
     ]
-    for rows in (slice(None), slice(0, 7)):
-        expected = predictions(model, FRAME[rows], offset=offset[rows]), predictions(model, FRAME[rows])
+    for rows, given in ((slice(None), {"offset": offset}), (slice(0, 7), {})):
+        expected = predictions(model, FRAME[rows], **given)
         for other in copies:
-            assert_same(predictions(other, FRAME[rows], offset=offset[rows]), expected[0])
-            assert_same(predictions(other, FRAME[rows]), expected[1])
+            assert_same(predictions(other, FRAME[rows], **given), expected)
     row = predictions(model, FRAME[:1], offset=offset[:1])
     assert_same(predictions(frozen, FRAME[:1], offset=offset[:1]), row, close(1e-5, 1e-6))
 
 
 @pytest.mark.parametrize("case", ["poisson", "two targets", "three classes", "columns", "hinge"])
 def test_python_files_add_offsets_to_the_same_bits(case, tmp_path):
-    make, y, offset = CASES[case]
-    frozen = make(**QUICK).fit(FRAME, y, offset=offset).freeze()
+    offset, frozen = CASES[case][2], fitted(case).freeze()
     frozen.to_python(tmp_path / "tables.py")
     module = module_of(tmp_path / "tables.py")
     for given in ({"offset": offset}, {}):
@@ -318,7 +325,7 @@ def test_frozen_pipelines_pass_offsets_on():
 
 
 def test_summary_and_representation():
-    model = TabularRegressor(loss="poisson", **QUICK).fit(FRAME, COUNTS, offset=LOG)
+    model = fitted("poisson")
     assert "offset: added to the outputs" in str(model.summary())
     assert "loss: Poisson(" in str(model.summary())
     assert "targets: divided by their mean" in str(model.summary())
@@ -408,10 +415,10 @@ def test_errors_of_links_and_predictions():
     ):
         TabularRegressor(loss=SquareError(), **QUICK).fit(FRAME, COUNTS, offset=LOG)
     plain = TabularRegressor(loss="poisson", **QUICK).fit(FRAME, COUNTS)
-    fitted = TabularRegressor(loss="poisson", **QUICK).fit(FRAME, COUNTS, offset=LOG)
+    moved = fitted("poisson")
     for model in (plain, plain.freeze()):
         with pytest.raises(ValueError, match="was fitted with one, and this one was not"):
             model.predict(FRAME, offset=LOG)
-    for model in (fitted, fitted.freeze()):
+    for model in (moved, moved.freeze()):
         with pytest.raises(ValueError, match=r"shape \(240, 1\) or \(240,\); got shape \(3,\)"):
             model.predict(FRAME, offset=[1.0, 2.0, 3.0])
