@@ -13,7 +13,7 @@ processor. "Tuned" is the better of six settings (penalty and learning rate) by 
 ``--settings``, other settings of sknet's `MLPClassifier` and `MLPRegressor` are compared by their mean rank,
 as when defaults were chosen; with ``--few``, their penalties and rates, on few rows of those that are
 trained on otherwise, and others of these to score; with ``--first``, the rates from which these begin, in
-few and many epochs; with ``--columns``, their penalties for one to three
+few and many epochs, and the defaults; with ``--columns``, their penalties for one to three
 columns, on drawn curves with noise. It needs pandas and pyarrow: ``python -m pip install
 "scikit-neural[data]"``.
 """
@@ -222,6 +222,9 @@ def penalized(penalty: float, lr: float) -> Contender:
     return make
 
 
+EPOCHS = (10, 30, 200)
+
+
 def beginning(rate: float, epochs: int) -> Contender:
     """Return sknet's networks with a first rate, which falls to the default's last one."""
 
@@ -253,9 +256,12 @@ PENALIZED: Mapping[str, Contender] = {
     },
 }
 BEGINNING: Mapping[str, Contender] = {
-    f"{epochs} epochs, {rate:g} first": beginning(rate, epochs)
-    for epochs in (10, 30, 200)
-    for rate in (0.001, 0.01, 0.02, 0.03)
+    **{f"{epochs} epochs": ours(max_iter=epochs) for epochs in EPOCHS},
+    **{
+        f"{epochs} epochs, {rate:g} first": beginning(rate, epochs)
+        for epochs in EPOCHS
+        for rate in (0.001, 0.01, 0.02, 0.03)
+    },
 }
 OTHERS: Mapping[str, Contender] = {
     "defaults": ours(),

@@ -361,6 +361,7 @@ BEGAN = Fields.of(
         "random_state": TWISTER,
         "since": [COUNT, None],
         "start": [MODEL, ABSENT],
+        "first_rate": [ABOVE_ZERO, ABSENT],
         "inputs": [UNITS, ABSENT],
         "targets": [UNITS, ABSENT],
         "offset": [UNITS, ABSENT],

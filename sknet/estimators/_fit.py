@@ -29,6 +29,7 @@ from sknet.estimators._scaling import InputScaling
 from sknet.exceptions import InvalidParameterError
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.optim.schedules import InverseTime
 from sknet.persistence import digest
 
 LOSS = "loss"
@@ -238,6 +239,11 @@ class Recipe(NamedTuple):
         """The dtype of arrays: `dtype`, but "float32" if only products have another precision."""
         return arrays_in(self.dtype)
 
+    @property
+    def first_rate(self) -> float:
+        """The rate from which the default one falls, or 0."""
+        return first_rate(self.optimizer) if self.has_open_rate else 0.0
+
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""
         first = self.other_dtype if self.dtype == "auto" else self.array_dtype
@@ -249,6 +255,12 @@ class Recipe(NamedTuple):
         own |= {"scale_inputs": self.scale_inputs, "scale_target": self.scale_target}
         more = {name: getattr(self, name) for name in ("encoder", "n_members", "monotonic_cst")}
         return {**self.architecture.parameters(), **own, **more}
+
+
+def first_rate(optimizer: BaseOptimizer) -> float:
+    """Return the rate from which that of an optimizer falls in time; 0 for all others."""
+    lr = vars(optimizer).get("lr")
+    return float(lr.lr) if isinstance(lr, InverseTime) else 0.0
 
 
 _known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters of each class, if all are plain

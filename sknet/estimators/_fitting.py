@@ -17,6 +17,7 @@ from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, FitView, PrintLog, ProgressBar
 from sknet.callbacks._callback import Rows, check_callbacks, fresh_callbacks
+from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import to_host
 from sknet.engine import History, Model
 from sknet.engine._checks import check_range
@@ -41,6 +42,7 @@ from sknet.estimators._fit import (
     Training,
     are_plain_and_valid,
     are_same,
+    first_rate,
     fit_extras,
     is_auto,
     most_epochs,
@@ -49,6 +51,7 @@ from sknet.estimators._fit import (
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._training import (
     CONFORMAL,
+    FIRST,
     SAMPLE,
     FitSource,
     SecondTraining,
@@ -67,6 +70,7 @@ from sknet.estimators._training import (
 from sknet.estimators._validation import check_given, check_measured
 from sknet.exceptions import LoadError, NonFiniteError
 from sknet.losses import Loss
+from sknet.optim.schedules import InverseTime
 
 FEWEST_LAST = 10  # epochs at the end of a fit that tell whether its loss still falls
 SMALL_SHARE = 0.05  # of all that the loss fell by: a fit that gains less at its end has nearly converged
@@ -118,8 +122,6 @@ def new_request(
     recipe = recipe_of(estimator)  # whose parameters are valid
     is_full_batch = estimator._is_full_batch()
     recipe = _decided(recipe, given, trainer, incremental, is_full_batch)
-    penalty = OF_NUMBERS if isinstance(estimator, RegressorMixin) else OF_CLASSES
-    recipe = _following(recipe, given, trainer, None if incremental else penalty, is_full_batch)
     continuing = (incremental or estimator.warm_start) and hasattr(estimator, "model_")
     check_given(recipe, given, incremental, caller)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]
@@ -131,6 +133,12 @@ def new_request(
         saved = saved_fit(fresh, extras.start if resume_from is None else resume_from)
         if saved is not None and saved.state["began"] is None:
             raise LoadError(f"{saved.path} is of a fit of a Model, not of an estimator")
+    first = _begun_with(estimator, continuing, saved)
+    is_of_search = saved is not None and saved is extras.start  # whose fits are as if each began anew
+    penalty = None if incremental else OF_NUMBERS if isinstance(estimator, RegressorMixin) else OF_CLASSES
+    recipe = _following(recipe, given, trainer, penalty, is_full_batch, None if is_of_search else first)
+    if is_of_search and recipe.first_rate != first:
+        saved = None  # a fit for all of these epochs begins at another rate
     beside = [*beside, *extras.callbacks]
     return Request(estimator, recipe, given, incremental, continuing, classes, fresh, beside, saved)
 
@@ -158,21 +166,33 @@ def _decided(
 # The penalty beside the losses of all rows, which is smaller for fewer rows, for more, and for few columns,
 # on which a curve needs large weights (docs/ablation.md).
 OF_CLASSES, OF_NUMBERS, LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS = 3.0, 5.0, 200, 1000, 4
-# The rate of the default optimizer is higher for fewer rows, up to a multiple.
+# The rate of the default optimizer is higher for fewer rows, up to a multiple, and at first for few epochs.
 LEAST_RATE, ROWS_OF_RATE, LARGEST_RATE = 1e-3, 2000, 5.0
+FIRST_RATE, FEW_EPOCHS = 0.02, 10
 
 
 def _following(
-    recipe: Recipe, given: FitArguments, trainer: Trainer, penalty: float | None, is_full_batch: bool
+    recipe: Recipe,
+    given: FitArguments,
+    trainer: Trainer,
+    penalty: float | None,
+    is_full_batch: bool,
+    first: float | None,
 ) -> Recipe:
     """Return the recipe with a rate and a penalty that follow the rows; without a penalty, for a part."""
     is_open = recipe.has_open_rate and isinstance(recipe.architecture, Perceptron) and penalty is not None
     if not is_open and not is_auto(recipe.alpha):
         return recipe
     n_rows = max(1, trainer.n_rows(given))
-    if is_open and n_rows < ROWS_OF_RATE:
-        rate = LEAST_RATE * min(LARGEST_RATE, ROWS_OF_RATE / n_rows)
-        recipe.optimizer.lr = float(f"{rate:.2g}")  # it was made of its name, for this fit
+    if is_open:
+        rate = _rounded(LEAST_RATE * min(LARGEST_RATE, max(1.0, ROWS_OF_RATE / n_rows)))
+        if first is None:  # nothing is continued
+            share = 0.0 if recipe.early_stopping else min(1.0, FEW_EPOCHS / recipe.settings.max_iter)
+            first = _rounded(FIRST_RATE * share**2)
+        falls = first > rate
+        recipe.optimizer.lr = (
+            InverseTime(first, round(1 / first), rate) if falls else rate
+        )  # of this fit alone
     if is_auto(recipe.alpha):
         alpha = 1e-4
         if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
@@ -181,6 +201,17 @@ def _following(
             alpha *= min(1.0, _n_columns(given.X) / LEAST_COLUMNS) ** 2
         recipe = recipe._replace(alpha=alpha)
     return recipe
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.2g}")
+
+
+def _begun_with(estimator: Any, continuing: bool, saved: SavedFit | None) -> float | None:
+    """Return the first rate of the fit that is continued, 0 if it is no default; None if nothing is."""
+    if saved is not None:
+        return float(saved.state["began"].get(FIRST, 0.0))
+    return first_rate(estimator.model_.optimizer) if continuing else None
 
 
 def _n_columns(X: Any) -> float:
@@ -274,7 +305,8 @@ def _fit_in_steps(network: Network, trainer: Trainer) -> Fitted | None:
     is_whole = request.incremental or outcome.stopped_by or outcome.interrupted or request.recipe.plan
     ended_at_limit = not (is_whole or is_inner)
     if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):
-        warn_caller(not_converged(request.settings.max_iter, advises=is_strict), ConvergenceWarning)
+        told = {"advises": is_strict, "is_short": request.recipe.first_rate > 0}
+        warn_caller(not_converged(request.settings.max_iter, **told), ConvergenceWarning)
     return fitted
 
 
@@ -327,14 +359,15 @@ def _prepared(network: Network, trainer: Trainer) -> tuple[Training, bool]:
     return training if compared is None else training._replace(compared=compared), False
 
 
-def not_converged(max_iter: int, *, advises: bool = True) -> str:
+def not_converged(max_iter: int, *, advises: bool = True, is_short: bool = False) -> str:
     """Return the warning of a fit that ended at its last epoch; the message begins as scikit-learn's."""
     said = (
         f"Stochastic Optimizer: Maximum iterations ({max_iter}) reached and the optimization hasn't "
         "converged yet."
     )
+    ways = "max_iter" if is_short else "max_iter or the learning rate, as lr=0.01"
     advice = (
-        " The loss still falls. Raise max_iter or the learning rate, as lr=0.01; "
+        f" The loss still falls. Raise {ways}; "
         "early_stopping=True ends where held-out rows are predicted best, and a larger tol ends sooner."
     )
     return said + advice if advises else said

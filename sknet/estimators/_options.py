@@ -225,7 +225,10 @@ class NamedOptions(BaseNet):
     lr : float, Schedule or None, default=None
         Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it. With
         ``optimizer="adam"``, `fit` of `MLPClassifier` and `MLPRegressor` on fewer than 2,000 rows then has a
-        rate of 2 divided by their number, 0.005 at most, in place of 0.001.
+        rate of 2 divided by their number, 0.005 at most, in place of 0.001. Without early stopping, it falls
+        to that by the inverse of the number of updates (`schedules.InverseTime`) from a rate that follows
+        `max_iter`: 0.02 for up to 10 epochs, and in proportion to ``max_iter ** -2`` for more. A fit that
+        continues another, by `warm_start` or from a checkpoint, keeps to the first rate of that.
     alpha : float or "auto"
         Strength of the L2 penalty, divided by the number of samples in a batch as in scikit-learn: by default
         1e-4, and "auto" in `MLPClassifier` and `MLPRegressor`. It then follows the rows given to `fit`: for

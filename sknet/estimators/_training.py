@@ -386,6 +386,7 @@ class StoppingInParts(EarlyStopping):
             super().on_fit_end(fit)
 
 
+FIRST = "first_rate"
 MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that is resumed
 
 
@@ -405,6 +406,8 @@ class FitSource(Source):
         found = {"random_state": began.state(), "since": None if compared is None else compared.since}
         if training.start is not None:
             found["start"] = training.start
+        if self._request.recipe.first_rate:
+            found[FIRST] = self._request.recipe.first_rate
         if estimator._input_scaling is not None:
             found["inputs"] = {name: vars(each) for name, each in estimator._input_scaling.inputs.items()}
         if getattr(estimator._targets, "scale", None) is not None:

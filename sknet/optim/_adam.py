@@ -5,6 +5,7 @@ from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral, Real
 from operator import mul
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from sknet import ops
 from sknet._params import Interval, described_by
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import InverseTime, Progress, Schedule
 from sknet.optim.schedules._base import DECAY, RATE, Rate, rate_of, scheduled
 
 _CONSTRAINTS = {
@@ -87,9 +88,12 @@ class Adam(Optimizer):
         return _corrected(self, count, progress)
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        if callable(self.lr):
+        lr: Any = self.lr
+        if type(lr) is InverseTime:
+            return _table(self, (lr.lr, lr.n_steps, lr.min_lr), progress.step, n_steps)
+        if callable(lr):
             return super().hyper_table(progress, n_steps)
-        return _table(self, float(self.lr), progress.step, n_steps)
+        return _table(self, float(lr), progress.step, n_steps)
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
@@ -175,7 +179,11 @@ def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
     return -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
 
 
-def _table(optimizer: Adam | AdamW, lr: float, first: int, n_steps: int, *others: float) -> np.ndarray:
+KeptRate = float | tuple[float, int, float]
+"""A rate, or the arguments of an `InverseTime`."""
+
+
+def _table(optimizer: Adam | AdamW, lr: KeptRate, first: int, n_steps: int, *others: float) -> np.ndarray:
     """Return the numbers of the steps after the first ones, as `hyper` gives them for each: to the bit."""
     start, stop = first // BLOCK * BLOCK, first + n_steps
     given = lr, float(optimizer.beta1), float(optimizer.beta2), others
@@ -184,10 +192,11 @@ def _table(optimizer: Adam | AdamW, lr: float, first: int, n_steps: int, *others
 
 
 @lru_cache(256)
-def _block(lr: float, beta1: float, beta2: float, others: tuple[float, ...], before: int) -> np.ndarray:
+def _block(lr: KeptRate, beta1: float, beta2: float, others: tuple[float, ...], before: int) -> np.ndarray:
     """Return the numbers of a block of steps: ndarray of shape (BLOCK, n_numbers)."""
-    counts = range(before + 1, before + BLOCK + 1)
-    found = np.array([(lr, _step_size(lr, beta1, beta2, count), *others) for count in counts])
+    rate = InverseTime(*lr) if isinstance(lr, tuple) else lr
+    rates = [(rate_of(rate, Progress(step)), step + 1) for step in range(before, before + BLOCK)]
+    found = np.array([(lr, _step_size(lr, beta1, beta2, count), *others) for lr, count in rates])
     found.flags.writeable = False  # it is shared
     return found
 

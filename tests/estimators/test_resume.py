@@ -238,8 +238,8 @@ def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit
 
 
 def test_each_run_of_a_script_continues_the_previous_one(tmp_path):
-    whole = sknet.MLPClassifier((8,), **OFTEN).fit(*MANY)
-    script = sknet.MLPClassifier((8,), callbacks=[Checkpoint(tmp_path, resume=True)], **OFTEN)
+    whole = sknet.MLPClassifier((8,), lr=0.01, **OFTEN).fit(*MANY)
+    script = sknet.MLPClassifier((8,), lr=0.01, callbacks=[Checkpoint(tmp_path, resume=True)], **OFTEN)
     for epoch in (2, 3, 6):
         with pytest.raises(RuntimeError, match="died"):
             clone(script).fit(*MANY, callbacks=[Dies(epoch)])

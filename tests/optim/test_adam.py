@@ -7,7 +7,7 @@ import pytest
 from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
 
 from sknet.optim import SGD, Adam, AdamW, RAdam
-from sknet.optim.schedules import InverseScaling, Progress
+from sknet.optim.schedules import InverseScaling, InverseTime, Progress
 from tests.optim.helpers import follow, gradient_series
 
 
@@ -22,6 +22,7 @@ def test_by_hand():
     "optimizer",
     [
         *(Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), Adam(beta1=0.0, beta2=0.0)),
+        *(Adam(InverseTime(0.02, 50, 1e-3)), AdamW(InverseTime(0.1, 3))),
         *(AdamW(0.01, weight_decay=0.3), AdamW(0.01, weight_decay=InverseScaling(0.1))),
         *(SGD(0.3), SGD(0.3, momentum=0.9), SGD(InverseScaling(0.1))),
     ],
