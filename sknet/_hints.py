@@ -119,6 +119,8 @@ def parameter_hint(cls: type, name: str, known: Iterable[str], kind: str = "clas
     """Return the end of a message about an unknown parameter of a class; `kind` is "layer" for modules."""
     known, ours = list(known), hints(f"{kind} parameters").get(name, "").split(", ")
     ours = [other for other in ours if set(other.split(" and ")) <= set(known)]
+    if name.partition("__")[0] in known:  # of a part, which does not exist yet
+        return f": set it afterwards, by set_params({name}=...)"
     return suggestion(name, known, {name: f"use {ours[0]}"} if ours else advice_for(cls, kind))
 
 

@@ -96,6 +96,12 @@ def test_every_class_names_its_parameters(cls):
             cls(**{f"{name}x": 1})
 
 
+def test_parameters_of_parts_are_set_afterwards():
+    message = r"'module__channels': set it afterwards, by set_params\(module__channels=\.\.\.\)$"
+    with pytest.raises(TypeError, match=message):
+        sknet.NetClassifier("conv", module__channels=4)
+
+
 def test_an_optimizer_is_not_given_the_parameters():
     message = r"Adam has no parameter 'params': .* Model\(module, optimizer=Adam\(\.\.\.\)\)"
     with pytest.raises(TypeError, match=message):

@@ -1,6 +1,7 @@
 """Measures of the project's size and shape do not grow beyond those stored, or beyond their targets."""
 
 import json
+import re
 import runpy
 
 from tests.project import ROOT
@@ -27,3 +28,14 @@ def test_spine_is_read_in_a_day():
     text = (ROOT / "docs" / "spine.md").read_text()
     assert len(HOUSE["ENTRY"].findall(text)) == text.count("\n- ")
     assert sum(map(len, lines.values())) <= 6_000
+
+
+def test_names_in_the_text_of_the_spine_exist():
+    found = {
+        name for path in ROOT.glob("sknet/**/*.py") for name, _ in HOUSE["definitions"](HOUSE["parsed"](path))
+    }
+    found |= {".".join(name.split(".")[-2:]) for name in found} | {name.split(".")[-1] for name in found}
+    text = HOUSE["ENTRY"].sub("", (ROOT / "docs" / "spine.md").read_text())
+    named = set(re.findall(r"`((?:[A-Z]\w+\.)?(?:_\w+|[A-Z]\w+|(?<=\.)\w+))`", text))
+    assert len(named) > 10
+    assert named - found == {"RandomState"}
