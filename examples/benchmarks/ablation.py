@@ -474,7 +474,7 @@ def main() -> None:
             tables[part] = members(arguments, sets, rows, seeds, budget=budget)
         else:
             tables[part] = compared(part, arguments, sets, rows, seeds, part == "few", budget=budget)
-    write(arguments.json, tables)
+        write(arguments.json, tables)
 
 
 if __name__ == "__main__":

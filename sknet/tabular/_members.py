@@ -64,9 +64,11 @@ KINDS = tuple(RECIPES)
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
 # Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth
-# members a fold (docs/ablation.md).
+# members a fold; those of several classes with fewer than SEVERAL_ROWS have at most UNITS_OF_SEVERAL units
+# (docs/ablation.md).
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
+SEVERAL_ROWS, UNITS_OF_SEVERAL = 5_000, 128
 ROWS_PER_BIN, LEAST_BINS = 75, 4
 MEDIUM_ROWS = 20_000
 # Tables with so many rows have larger batches, at a higher rate up to the last.
@@ -223,6 +225,7 @@ def setting_of(
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows, recipe.pop("rows"))
     units = recipe.pop("units")
     if n_rows < MEDIUM_ROWS:
+        units = min(units, UNITS_OF_SEVERAL) if n_rows < SEVERAL_ROWS else units
         units = units if n_rows >= FEW_ROWS else UNITS_OF_FEW
         recipe["hidden_layer_sizes"] = [min(size, units) for size in recipe["hidden_layer_sizes"]]
     if n_rows < FEW_ROWS:
@@ -259,7 +262,7 @@ def _epochs(epochs: int, n_rows: int, most_rows: int) -> int:
 Fold = tuple[np.ndarray, np.ndarray]
 # Folds hold out a tenth of the rows each, or more if there are few rows or groups; of several thousand rows a
 # twentieth is enough. From MANY_ROWS on, a fold may decide on a kind.
-PARTS, PARTS_OF_SEVERAL, SEVERAL_ROWS = 10, 20, 5_000
+PARTS, PARTS_OF_SEVERAL = 10, 20
 
 
 def number_of_folds(chosen: int | str, task: str, n_rows: int) -> int:

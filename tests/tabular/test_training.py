@@ -596,7 +596,8 @@ def test_members_of_small_tables(task, n_rows, per_fold):
             ("regression", 19_999, 128),
             ("regression", 20_000, 256),
         ),
-        *(("multiclass", 999, 64), ("multiclass", 1000, 256), ("ordinal", 20_000, 256)),
+        *(("multiclass", 999, 64), ("multiclass", 1000, 128), ("multiclass", 4_999, 128)),
+        *(("multiclass", 5_000, 256), ("ordinal", 20_000, 256)),
     ],
 )
 def test_units_follow_the_rows(task, n_rows, units):
