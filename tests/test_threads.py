@@ -31,6 +31,7 @@ from sknet._parallel import (
 from sknet.callbacks import Callback, Checkpoint
 from sknet.engine._scheduler import grouped
 from tests.project import module_name, source_files
+from tests.threads import run_in_threads
 
 BLAS = [library for library in libraries().lib_controllers if library.user_api == "blas"]
 
@@ -146,11 +147,7 @@ def test_several_callers_at_once():
 
         in_threads(work, 200, [[]])
 
-    threads = [threading.Thread(target=add, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(add, [(k,) for k in range(6)])
     assert totals == [sum(range(200))] * 6
     assert counts() == {2}
 

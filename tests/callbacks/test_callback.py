@@ -2,7 +2,6 @@
 
 import pickle
 import signal
-import threading
 import warnings
 
 import numpy as np
@@ -26,6 +25,7 @@ from sknet.callbacks import (
 )
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, InvalidParameterError
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
+from tests.threads import run_in_threads
 
 HOOKS = ("on_fit_begin", "on_epoch_begin", "on_block_end", "on_epoch_end", "on_fit_end")
 
@@ -263,11 +263,7 @@ def test_one_object_in_fits_of_several_threads():
     alone = [fitted(stopping, random_state=seed, max_iter=30) for seed in range(6)]
     together = [classifier(stopping, random_state=seed, max_iter=30) for seed in range(6)]
     with unconverged():
-        threads = [threading.Thread(target=clf.fit, args=(X, Y)) for clf in together]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(lambda clf: clf.fit(X, Y), [(clf,) for clf in together])
     for ours, theirs in zip(together, alone, strict=True):
         same_predictions(ours, theirs)
         assert ours.callbacks_[0].best_epoch_ == theirs.callbacks_[0].best_epoch_

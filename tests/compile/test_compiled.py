@@ -2,7 +2,6 @@
 
 import ast
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from sknet import Tensor, grad, ops
 from sknet.compile import compile
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
+from tests.threads import run_in_threads
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -165,11 +165,7 @@ def test_several_threads():
             if not np.allclose(state["w"], w * 0.5 + x.sum(0)) or not np.allclose(total, (x @ w).sum()):
                 errors.append(seed)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, [(i,) for i in range(4)])
     assert not errors
 
 

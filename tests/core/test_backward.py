@@ -1,7 +1,6 @@
 """The backward pass: accumulation, intermediates, unused inputs, memory, depth, threads."""
 
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from sknet import Function, Tensor, enable_grad, grad, no_grad, ops
 from sknet.core import gradients
 from sknet.exceptions import DeviceError, GradientError, ShapeError
+from tests.threads import run_in_threads
 
 
 def leaf(*values, dtype="float64"):
@@ -407,11 +407,7 @@ def test_threads_are_independent():
                 y = (ops.tanh(x) * x).sum()
             found[i] = y.requires_grad and gradients(y, [x])[0].numpy()
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, [(i,) for i in range(8)])
     for i, w in enumerate(weights):
         if i % 2:
             np.testing.assert_allclose(found[i], np.tanh(w) + w / np.cosh(w) ** 2)

@@ -9,6 +9,7 @@ from sknet import Tensor, grad, nn
 from sknet.core import gradients
 from sknet.exceptions import StateError
 from sknet.nn import Scope, bindings, functional_call, run
+from tests.threads import run_in_threads
 
 X = np.random.default_rng(0).normal(size=(8, 3))
 
@@ -224,11 +225,7 @@ def test_threads_have_their_own_scopes():
             if not np.array_equal(output.numpy(), expected[i]) or bool(buffers) != (shifts[i] > 1):
                 failures.append(i)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(shifts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, [(i,) for i in range(len(shifts))])
     assert failures == []
     for path, value in net.state_dict().items():
         np.testing.assert_array_equal(value, before[path])

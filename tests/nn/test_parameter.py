@@ -11,6 +11,7 @@ import pytest
 from sknet import Tensor, nn, ops
 from sknet.device import Device
 from sknet.exceptions import DtypeError, ShapeError
+from tests.threads import run_in_threads
 
 
 def draw_uniform(random_state):
@@ -118,11 +119,7 @@ def test_threads_draw_once():
         barrier.wait()
         seen.append(parameter.numpy())
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(read, [()] * 4)
     assert len(calls) == 1
     assert all(values is seen[0] for values in seen)
 

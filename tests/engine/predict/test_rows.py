@@ -1,7 +1,6 @@
 """Predictions in chunks of bounded memory, by programs, of layers and inside; gradients by inputs."""
 
 import gc
-import threading
 import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from tests.engine.precisions import FITTING, PRECISIONS, N, assert_close, by_han
 from tests.engine.precisions import model_on as precise
 from tests.engine.precisions import rows as rows_of_a_table
 from tests.fuzz.same import assert_same
+from tests.threads import run_in_threads
 
 
 @nn.init.version(1)  # outputs near 1, whatever the width
@@ -231,11 +231,7 @@ def test_threads_predict_at_the_same_time():
             if predict_rows(model, inputs[i]).tobytes() != wanted[i].tobytes():
                 wrong.append(i)
 
-    threads = [threading.Thread(target=predicting, args=(i,)) for i in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    run_in_threads(predicting, [(i,) for i in range(8)])
     assert not wrong
 
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from sknet import config_context, no_grad, ops
 from sknet.compile.numpy import fill_mask
 from tests.compile.executors.native.running import FLUSHES, Instructions, calling
+from tests.threads import run_in_threads
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -68,15 +69,6 @@ def test_no_thread_is_called_for_limits_of_one():
         before = len(helpers())
         np.testing.assert_array_equal(convolved(), expected)
         assert len(helpers()) == before
-
-
-def run_in_threads(function, calls):
-    """Call a function in a thread for each of its arguments, and wait for all."""
-    threads = [threading.Thread(target=function, args=given) for given in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_several_callers_at_once():

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +15,7 @@ from sknet.losses import SquaredError
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from tests.compile.native import InspectedSteps, assert_same_bits, chosen, left_by, trained
 from tests.project import ROOT
+from tests.threads import run_in_threads
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
 
@@ -108,11 +108,7 @@ def test_eight_fits_in_threads_are_as_eight_in_a_row():
         settings = {**SETTINGS, "optimizer": Adam(lr=0.005 * (i + 1))}
         results[i] = trained(InspectedSteps, network(), X, y, size=30, epochs=20, **settings)[1]
 
-    threads = [threading.Thread(target=fit, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(fit, [(i,) for i in range(8)])
     together = list(results)
     for i in range(8):
         fit(i)
