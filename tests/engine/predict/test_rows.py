@@ -611,8 +611,8 @@ def test_single_rows_are_compiled_and_end_with_the_layer():
     )
     CountingLayers.seen.clear()
     layer_rows(model, X_LAYERS[:1], 1)
-    # Both are called to find out which layers there are, and twice for their sizes; one is captured.
-    assert len(CountingLayers.seen) == 2 + 4 + 1
+    # Both are called to find out which layers there are; one is captured. One row needs no sizes.
+    assert len(CountingLayers.seen) == 2 + 1
     CountingLayers.seen.clear()
     for row in X_LAYERS[:20]:
         layer_rows(model, row[None], 1)
