@@ -192,11 +192,12 @@ def limits(monkeypatch):
 
 
 @pytest.fixture
-def fake_device():
-    """The first of two fake devices, whose arrays NumPy cannot read, as on a GPU."""
+def fake_device(monkeypatch):
+    """The first of two fake devices, which predict few rows, too; NumPy cannot read their arrays."""
     from sknet.device import Device
     from tests.devices import fake
 
+    monkeypatch.setattr("sknet.engine._network.MOST_PRODUCTS", 0)
     return Device(fake.FakeBackend.kind)
 
 

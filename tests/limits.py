@@ -34,6 +34,7 @@ OF_PROGRAMS = {
 OF_RUNS = {
     "seconds of a block of steps": [(_runners, "SECONDS")],
     "steps of a block on a device": [(_device_runner, "MOST_STEPS")],
+    "multiplications of rows predicted on the host": [(_network, "MOST_PRODUCTS")],
     "elements of a chunk of predictions": [(_network, "CHUNK_ELEMENTS")],
     "numbers of steps that batches may have": [(_batches, "MOST_WIDTHS")],
     "batches of similar lengths": [(_batches, "LEAST_BATCHES")],

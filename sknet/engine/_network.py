@@ -3,6 +3,7 @@
 import math
 import types
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -73,6 +74,8 @@ MOST_PROGRAMS = 64  # per predictor on the host: each has its own memory
 MOST_REPEATED = 4  # numbers of rows that have a program because they come again and again
 MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligible
 LEAST_ROWS = 64  # of sequences that are worth passes of their own for similar lengths
+# Few rows of the host are predicted there, by a network on a device with so few parameters.
+MOST_BYTES, MOST_PRODUCTS = 1 << 16, 1 << 20
 
 
 def rows_of_a_part(n: int) -> int:
@@ -313,12 +316,14 @@ class Network(_HoldsPrograms):
         self._values: dict[Any, Tensor] = {}
         if is_average:  # the module has other parameters
             places = bindings(module)
-            self._values = {places[name]: Tensor(view) for name, view in layout.views(flat).items()}
+            with active(device):
+                self._values = {places[name]: Tensor(view) for name, view in layout.views(flat).items()}
         self._predictors: dict[str, Predictor] = {}
         self._given_up: dict[str, object] = {}  # the mark of the settings when a capture failed
         self._rows: dict[Any, int] = {}
         self._seen: set[tuple[str, int]] = set()  # names and numbers of rows
         self._latest, self._repeated = 0, frozenset[int]()
+        self._made: tuple[Fingerprint | None, Network | None] = (None, None)  # on the host
 
     @classmethod
     def fixed(cls, module: Module, dtype: Any) -> "Network":
@@ -343,6 +348,10 @@ class Network(_HoldsPrograms):
 
     def compute(self, X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
         """Return the result of a pass and a head for all rows, those of similar lengths together."""
+        if by is run and not self._is_host and self._are_few(X):
+            found = self._on_host()
+            if found is not None:
+                return found.compute(X, name, head)
         if self._is_host and type(X) is dict and n_rows(X) >= LEAST_ROWS:
             found = _by_width(self, X, lambda part: self._computed(part, name, head, by), by)
             if found is not None:
@@ -415,6 +424,32 @@ class Network(_HoldsPrograms):
         if n == before and len(self._repeated) < MOST_REPEATED:
             self._repeated |= {n}
         return n in self._repeated
+
+    def _are_few(self, X: Any) -> bool:
+        """Tell by shapes and dtypes alone whether the host predicts these rows sooner than a device."""
+        flat = self.flat
+        if flat is None or flat.nbytes > MOST_BYTES or self.precision in ("tf32", "bfloat16"):
+            return False
+        if not are_arrays(X) or n_rows(X) * flat.size > MOST_PRODUCTS:
+            return False
+        # Where rows have several positions, as images do, each reads the parameters.
+        width = max(length for shape in self.layout.shapes.values() for length in (*shape, 1))
+        positions = -(-(CHUNK_ELEMENTS // self.rows_at_once(X)) // width)
+        return bool(n_rows(X) * positions * flat.size <= MOST_PRODUCTS)
+
+    def _on_host(self) -> "Network | None":
+        """Return this network on the host, with the parameters of now; None if others may be read."""
+        made, found = self._made
+        if made is None or not made.holds():
+            module, found = self.module, None
+            if structure_of(module) is not None and not any(True for _ in module.named_buffers()):
+                found = Network.fixed(deepcopy(module).eval().to(device="cpu"), self.dtype)
+                found = found if found.layout.slices == self.layout.slices else None
+            self._made = Fingerprint(module), found
+        if found is not None:
+            found.flat[...] = to_host(self.flat)  # users may have written to them
+            found.draws = self.draws
+        return found
 
     def rows_at_once(self, X: Any, by: Pass = run) -> int:
         """Return how many rows are computed at once, in bounded memory."""

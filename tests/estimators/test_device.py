@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse
 
 import sknet
-from sknet import neural_network
-from sknet.device import Device, to_device, to_host
+from sknet import neural_network, nn
+from sknet.device import Device, active, to_device, to_host
 from sknet.losses import Ordinal, Quantile
-from sknet.optim import SGD, Adam
+from sknet.optim import EMA, SGD, Adam
 from tests.devices.fake import FakeArray, counted
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet
 
@@ -251,6 +251,110 @@ def test_one_chunk_of_rows_after_several(place, limits):
     for n in (len(X), *range(1, 13)):
         for _ in range(2):
             np.testing.assert_allclose(there.predict_proba(X[:n]), here.predict_proba(X[:n]), rtol=1e-4)
+
+
+FEW = "multiplications of rows predicted on the host"
+
+
+def assert_counts(call, launches, reads):
+    """Call what may have been called before; return the result."""
+    call()
+    with counted() as counts:
+        found = call()
+    assert (counts.launches > 0, counts.allocations > 0, counts.reads) == (launches, launches, reads)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "dtype"), [*((task, "float32") for task in TASKS), ("binary", "float64"), ("binary", "tf32x3")]
+)
+def test_few_rows_of_the_host_are_predicted_there(task, dtype, place, limits):
+    """From parameters that are read at once; others wait for launches, and for the result and its check."""
+    X, y = TABLES[task]
+    with quiet():
+        there = estimator_for(task, device=str(place), dtype=dtype).fit(X, y)
+    name = "predict_proba" if hasattr(there, "predict_proba") else "predict"
+    of_device = {n: getattr(there, name)(X[:n]) for n in (1, 7, len(X))}
+    limits(FEW, 1 << 20)
+    rtol = 1e-12 if dtype == "float64" else 2e-6
+    for n, expected in of_device.items():
+        found = assert_counts(lambda n=n: getattr(there, name)(X[:n]), launches=False, reads=1)
+        assert type(found) is np.ndarray
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=10 * rtol)
+    rows = to_device(X[:3], place)
+    with counted() as counts:
+        found = getattr(there, name)(rows)
+    assert counts.launches
+    np.testing.assert_allclose(to_host(found), of_device[7][:3], rtol=rtol, atol=10 * rtol)
+    limits(FEW, 7 * there.model_.memory.flat.size)
+    assert_counts(lambda: getattr(there, name)(X[:7]), launches=False, reads=1)
+    assert_counts(lambda: getattr(there, name)(X[:8]), launches=True, reads=2)
+
+
+def write(estimator):
+    with active(estimator.model_.device):
+        estimator.model_.parameters["0.weight"][...] = 0.25
+
+
+def replace(estimator):
+    weight = estimator.model_.module[0].weight
+    weight.data = to_device(np.full(weight.shape, 0.25, "float32"), estimator.model_.device)
+
+
+CHANGES = {
+    "an array": write,
+    "another array": replace,
+    "another fit": lambda estimator: estimator.set_params(warm_start=True).fit(*TABLES["multiclass"]),
+    "a part": lambda estimator: estimator.partial_fit(*TABLES["multiclass"]),
+    "a layer": lambda estimator: setattr(estimator.model_.module, "1", nn.Tanh()),
+    "a hook": lambda estimator: estimator.model_.module.register_forward_hook(
+        lambda module, args, output: 2 * output
+    ),
+    "a precision": lambda estimator: setattr(estimator.model_, "precision", "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("optimizer", [Adam(0.05), EMA(Adam(0.05), 0.9)], ids=["adam", "average"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_few_rows_are_predicted_by_the_model_of_now(change, optimizer, place, limits):
+    X, y = TABLES["multiclass"]
+    with quiet():
+        there = estimator_for("multiclass", device=str(place), dtype="float32", optimizer=optimizer).fit(X, y)
+        limits(FEW, 1 << 20)
+        before = there.predict_proba(X[:3])
+        CHANGES[change](there)
+        found = there.predict_proba(X[:3])
+        limits(FEW, 0)
+        expected = there.predict_proba(X[:3])
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-7)
+    if not (isinstance(optimizer, EMA) and "array" in change):  # it predicts with others
+        assert np.abs(found - before).max() > 1e-5
+
+
+@pytest.mark.parametrize("name", ["statistics", "a user's function", "frozen", "many parameters", "images"])
+def test_other_rows_are_predicted_on_the_device(name, place, limits):
+    X, y = TABLES["multiclass"]
+    layers, more, few = [nn.LazyLinear(8), nn.ReLU()], {}, 4
+    if name == "statistics":
+        layers.insert(1, nn.BatchNorm(8))
+    elif name == "a user's function":
+        layers.append(nn.Lambda(lambda x: 2 * x))
+    elif name == "frozen":
+        more = {"frozen": ["0"]}
+    elif name == "many parameters":
+        layers = [nn.LazyLinear(1 << 11), nn.ReLU()]
+    else:  # of which a filter reads many positions
+        X, few = np.random.default_rng(0).normal(size=(len(y), 1, 48, 48)), 64
+        layers = [nn.Conv2d(1, 4, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    limits(FEW, 1 << 20)
+    with quiet():
+        there = sknet.NetClassifier(
+            nn.Sequential(*layers, nn.LazyLinear(3)), device=str(place), max_iter=1, **more
+        )
+        there.fit(X, y)
+    assert_counts(lambda: there.predict_proba(X[:few]), launches=True, reads=2)
+    if name == "images":
+        assert_counts(lambda: there.predict_proba(X[:1]), launches=False, reads=1)
 
 
 def test_pickles_hold_the_hosts_arrays(place):

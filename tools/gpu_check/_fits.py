@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet.device import arrays_in
+from sknet.device import arrays_in, to_device, to_host
 from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier
 from sknet.optim import SGD
 from tools.gpu_check._found import Found
@@ -133,10 +133,12 @@ def check(case: Case, device: str) -> dict[str, float]:
         raise AssertionError(f"a fit with device={device!r} computed on the CPU")
     method = "predict_proba" if hasattr(here, "predict_proba") else "decision_function"
     method = method if hasattr(here, method) else "predict"
+    rows = to_device(X, there.model_.device)  # few of the host's are predicted there
     moved = pickle.loads(pickle.dumps(there)).set_params(device="cpu")
     pairs = {
         "loss_curve_": (there.loss_curve_, here.loss_curve_),
-        method: (getattr(there, method)(X), getattr(here, method)(X)),
+        method: (to_host(getattr(there, method)(rows)), getattr(here, method)(X)),
+        "predictions of rows of the host": (getattr(there, method)(X), getattr(here, method)(X)),
         "predictions of its pickle on the CPU": (getattr(moved, method)(X), getattr(here, method)(X)),
     }
     limit = TOLERANCE[case.dtype] if case.tolerance is None else case.tolerance

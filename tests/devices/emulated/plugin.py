@@ -13,9 +13,10 @@ install()
 
 @pytest.fixture(autouse=True)
 def launches_of_each_step(monkeypatch):
-    """Let blocks have no shared memory, so that steps are launched one by one; other tests ask for it."""
+    """Let blocks have no shared memory, so that steps are launched each, and let devices predict few rows."""
     from sknet.device._cupy import CupyBackend
 
+    monkeypatch.setattr("sknet.engine._network.MOST_PRODUCTS", 0)
     monkeypatch.setattr(CupyBackend, "shared_memory", lambda self, device: 0)
 
 
