@@ -3,12 +3,12 @@
     python examples/benchmarks/ablation.py --data DIR [--parts mixing encoding whole ...] [--quick]
 
 DIR is as for ``tables.py``; no test rows are looked at. Each variant of `VARIANTS` is fitted on the same rows
-and folds as the estimator unchanged. A line for each fit has its loss, log loss or 1 - R2, and CPU seconds;
-then come the means over sets and seeds, with the mean rank. Mixes are chosen on one half of the held-out rows
-and scored on the other, both ways. The part "members" asks what a size of networks is worth in an ensemble:
-it trains `TRAINED` of them in each of two folds, mixes the means of one, two and all with smooth members, and
-extends the line of losses over 1 / n to as many as an ensemble has. ``--quick`` fits tiny ensembles, to see
-whether the script runs.
+and folds as the estimator unchanged, without neighbors but in the part of that name. A line for each fit has
+its loss, log loss or 1 - R2, and CPU seconds; then come the means over sets and seeds, with the mean rank.
+Mixes are chosen on one half of the held-out rows and scored on the other, both ways. The part "members" asks
+what a size of networks is worth in an ensemble: it trains `TRAINED` of them in each of two folds, mixes the
+means of one, two and all with smooth members, and extends the line of losses over 1 / n to as many as an
+ensemble has. ``--quick`` fits tiny ensembles, to see whether the script runs.
 """
 
 import time
@@ -34,7 +34,7 @@ from sknet.core import Tensor
 from sknet.losses._wrappers import Averaged
 from sknet.preprocessing import TableEncoder, _sums
 from sknet.tabular import TabularClassifier, TabularRegressor, _base, _members, _training
-from sknet.tabular._members import KINDS, RECIPES
+from sknet.tabular._members import KINDS, NEIGHBORS, RECIPES
 from sknet.tabular._predicting import Mix, mixed
 
 WITH_CATEGORIES = ("adult", "diamonds", "bike_sharing")
@@ -42,6 +42,7 @@ FEW, MANY = 200, 100_000
 # Losses of the first fold that are further apart, relatively, would drop the worse kind.
 MARGINS = (0.05, 0.1, 0.2, 0.5)
 LEVELS = 10_000  # more than any column has
+NETWORKS = [kind for kind in KINDS if kind != NEIGHBORS]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Variant:
 def recipe(task: str, *names: str) -> dict[str, Any]:
     """Return measured defaults of both kinds as parameters, as they are for 10,000 rows."""
     task = task.split()[0]
-    values = {(kind, name): RECIPES[kind][name] for kind in KINDS for name in names}
+    values = {(kind, name): RECIPES[kind][name] for kind in NETWORKS for name in names}
     return {f"{k}__{n}": x[task] if isinstance(x, dict) else x for (k, n), x in values.items()}
 
 
@@ -83,7 +84,7 @@ def batches_of(factor: int, task: str) -> dict[str, Any]:
 
 def embeddings(kinds: str) -> dict[str, Any]:
     """Return parameters by which members of these kinds have embeddings, and no others."""
-    return {f"{kind}__embeddings": kind in kinds for kind in KINDS}
+    return {f"{kind}__embeddings": kind in kinds for kind in NETWORKS}
 
 
 def sized(*sizes: int) -> Variant:
@@ -130,6 +131,10 @@ VARIANTS = {
     ],
     "sums": [Variant(f"{n} sums", constants={(_sums, "MOST_SUMS"): n}) for n in (0, 2, 3)],
     "folds": [Variant(f"one in {n}", constants={(_members, "PARTS_OF_SEVERAL"): n}) for n in (10, 20)],
+    "neighbors": [
+        Variant("networks alone", {"n_folds": 4}),
+        Variant("neighbors, too", {"neighbors": "auto"}),
+    ],
     "members": [sized(256, 256), sized(256, 128), sized(128, 256), sized(128, 128)],
 }
 TRAINED = 3
@@ -197,7 +202,8 @@ class Watched:
 
     def _mix_up(self, task: Any, jobs: Any, trained: Any, *others: Any) -> None:
         super()._mix_up(task, jobs, trained, *others)  # type: ignore[misc]
-        self.held = Held(task, jobs, trained, self._by_error())  # type: ignore[attr-defined]
+        if NEIGHBORS not in task.settings:
+            self.held = Held(task, jobs, trained, self._by_error())  # type: ignore[attr-defined]
 
 
 class Classifier(Watched, TabularClassifier):
@@ -289,6 +295,8 @@ def fitted(variant: Variant, X: Any, y: Any, task: str, seed: int, **params: Any
     model = (Regressor if task == "regression" else Classifier)(random_state=seed, n_jobs=1)
     model.variant = variant
     chosen = variant.params(task) if callable(variant.params) else variant.params
+    if task != "regression":
+        params = {"neighbors": None, **params}  # the other parts are of networks
     return model.set_params(**{**params, **chosen}).fit(X, y)
 
 
@@ -459,8 +467,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny fits")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", "The y_prob values do not sum to one")  # those of float32
-    sizes = {"mixing": 10_000, "sums": 10_000, "folds": 10_000, "members": 10_000, "few": FEW, "many": MANY}
+    large = ("mixing", "sums", "folds", "neighbors", "members")
+    sizes = {**dict.fromkeys(large, 10_000), "few": FEW, "many": MANY}
     of_part = dict.fromkeys(("mixing", "sums", "folds", "members", "few"), SETS)
+    of_part["neighbors"] = ("covertype_16pct",)
     of_part["many"] = ("covertype_16pct", "kddcup99_10pct")
     tables: dict[str, Table] = {}
     for part in arguments.parts:

@@ -70,6 +70,7 @@ from sknet.tabular._importances import attributions, permutation_importances
 from sknet.tabular._members import (
     KINDS,
     MANY_ROWS,
+    NEIGHBORS,
     Fold,
     Job,
     Members,
@@ -78,6 +79,13 @@ from sknet.tabular._members import (
     folds_of,
     number_of_folds,
     setting_of,
+)
+from sknet.tabular._neighbors import (
+    LEAST_ROWS,
+    NeighborTraining,
+    have_neighbors,
+    of_all_folds,
+    with_all_rows,
 )
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
 from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
@@ -129,8 +137,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         probability of the second. It holds for every input, up to rounding; columns of categories, dates
         and texts have no order, nor do missing values.
     n_folds : int or "auto", default="auto"
-        Number of folds: 3, or 4 for fewer than 1,000 rows or several classes. Each holds out a disjoint tenth
-        of the rows (more of few rows, and a twentieth of 5,000 to 50,000 rows) from its members.
+        Number of folds: 3, or 4 for fewer than 1,000 rows or several classes without neighbors. Each holds
+        out a disjoint tenth of the rows (more of few rows, and a twentieth of 5,000 to 50,000 rows) from its
+        members.
     budget : float or str, default=1.0
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
         at most ten times the default work and at least one network of 30 updates.
@@ -325,7 +334,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             offset = check_offset(offset, len(y), targets.n_outputs)
         task = self._task(schema, table, y, weight, loss, offset)
         del table  # which has a copy where there are sums
-        n_folds = number_of_folds(self.n_folds, targets.task, task.table.n_rows)
+        n_folds = number_of_folds(self.n_folds, targets.task, task.table.n_rows, NEIGHBORS in task.settings)
         if validation is None:
             stratify = y if targets.task in ("binary", "multiclass", "ordinal") and y.ndim == 1 else None
             folds = folds_of(self.cv, n_folds, y, stratify, groups, random_state)
@@ -333,7 +342,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             X = validation[0]
             task, y, fold = self._with_validation(task, y, *validation)
             folds = [fold] * n_folds
-        task = _with_sums(task, folds)
+        known, _ = of_all_folds(folds, task.table.n_rows)
+        n_known = len(known) if task.weight is None else np.count_nonzero(task.weight[known] > 0)
+        if n_known < LEAST_ROWS:
+            task.settings.pop(NEIGHBORS, None)
+        task = _with_sums(task, known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
@@ -346,6 +359,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             self.feature_importances_ = permutation_importances(
                 task, jobs, self.members_, self._mix, self.n_jobs
             )
+        self.members_ = [with_all_rows(member, task) for member in self.members_]
 
     def _with_validation(
         self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any, offset_val: Any
@@ -395,12 +409,14 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         settings = {
             name: setting_of(name, getattr(self, name), targets.task, table.numbers.shape, self.members)
             for name in KINDS
-            if getattr(self, name) is not None
+            if getattr(self, name, None) is not None
         }
-        if not settings:
+        if not settings.keys() - {NEIGHBORS}:
             raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
         n_outputs = targets.n_outputs * loss.outputs_per_target
         directions = schema.directions(self, self.monotonic_cst)
+        if not (directions is None and offset is None and have_neighbors(targets.task, encoded, loss, table)):
+            settings.pop(NEIGHBORS, None)
         if directions is not None:
             check_one_direction(targets.task, loss)
         if offset is None:
@@ -417,7 +433,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return the jobs, longest first; seeds do not depend on that order."""
         jobs = []
         for kind, setting in task.settings.items():
-            for i, rows in enumerate(folds):
+            own = [of_all_folds(folds, task.table.n_rows)] if kind == NEIGHBORS else folds
+            for i, rows in enumerate(own):
                 seeds = random_state.randint(np.iinfo(np.int32).max, size=1 + setting.per_fold)
                 jobs.append(Job(kind, i, rows, tuple(seeds.tolist())))
         return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
@@ -490,6 +507,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             columns=self.columns,
             piecewise=setting.piecewise,
             n_bins=setting.n_bins,
+            value_means=job.kind != NEIGHBORS,
             target_type="regression" if self._numeric_targets else "classification",
             sparse_output=task.schema.is_sparse,
         )
@@ -497,7 +515,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             unfitted, self, task.schema, task.table, task.target, random_state, training, task.directions
         )
         is_host = self.device is None or Device(self.device).kind == "cpu"
-        blocks = encoder.plan.blocks if is_host and reads_codes(task.table) else ()
+        is_coded = is_host and reads_codes(task.table) and job.kind != NEIGHBORS
+        blocks = encoder.plan.blocks if is_coded else ()
         known = encoded_rows(encoder, task.table, training, fitted, blocks)
         beside = 0 if task.schema.is_sparse else known.nbytes
         inputs = known, encoded_rows(encoder, task.table, held_out, None, blocks, beside)
@@ -510,8 +529,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def _training(self, task: Task, job: Job, rows: "Encoded", seed: int) -> Training:
         """Return the training of a member, which has not begun."""
         encoder, own, others = rows
+        setting, device = task.settings[job.kind], self.device or "cpu"
+        if job.kind == NEIGHBORS:
+            return NeighborTraining(setting, own, others, task.loss, task.n_outputs, seed, device=device)
         return Training(
-            task.settings[job.kind],
+            setting,
             own,
             others,
             task.loss,
@@ -519,7 +541,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             seed,
             one_hot=encoder.plan.one_hot,
             directions=encoder.plan.directions(task.directions),
-            device=self.device or "cpu",
+            device=device,
         )
 
     def _trained(
@@ -552,15 +574,15 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any) -> None:
         """Set the fitted attributes: members and their mix, and the score of held-out rows, some of `X`."""
         n_rows = task.table.n_rows
-        counts = np.zeros(n_rows, dtype=np.int64)
+        counts = {kind: np.zeros((n_rows, 1), dtype=np.int64) for kind in task.settings}
         outputs = {kind: np.zeros((n_rows, task.n_outputs)) for kind in task.settings}
         for job, members in zip(jobs, trained, strict=True):
             _, held_out = job.rows
             # With a repeated splitter, rows have several outputs.
             outputs[job.kind][held_out] += np.mean([output for _, output in members], axis=0)
-            counts[held_out] += job.kind == next(iter(task.settings))
-        rows = np.flatnonzero(counts)
-        known = {kind: output[rows] / counts[rows, np.newaxis] for kind, output in outputs.items()}
+            counts[job.kind][held_out] += 1
+        rows = np.flatnonzero(next(iter(counts.values())))
+        known = {kind: output[rows] / counts[kind][rows] for kind, output in outputs.items()}
         # Rows whose weights cancel, or are zero, count alike: no mix is better by them.
         weight = None if task.weight is None or not task.weight[rows].sum() > 0 else task.weight[rows]
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
@@ -719,14 +741,10 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         return tags
 
 
-def _with_sums(task: Task, folds: list[Fold]) -> Task:
-    """Return a task whose table has sums of numbers, found on rows that no fold holds out."""
+def _with_sums(task: Task, rows: np.ndarray) -> Task:
+    """Return a task whose table has sums of numbers, found on some rows, which no fold holds out."""
     if task.table.n_rows >= MANY_ROWS:  # whose copies would take too much memory
         return task
-    is_held_out = np.zeros(task.table.n_rows, dtype=bool)
-    for _, held_out in folds:
-        is_held_out[held_out] = True
-    rows = np.flatnonzero(~is_held_out)
     with blas_threads(1):
         sums = find_sums(task.schema, task.table, task.target, rows, task.directions)
     if not sums:

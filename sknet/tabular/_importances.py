@@ -15,14 +15,14 @@ from sknet.engine._network import in_chunks, network_of
 from sknet.engine._scheduler import run_in_threads
 from sknet.losses import Loss
 from sknet.preprocessing._schema import Schema, Table
-from sknet.tabular._members import Job, Task
+from sknet.tabular._members import NEIGHBORS, Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
 from sknet.tabular._training import Member
 
 # The share of the training's passes that predictions of permuted rows may make; they have no gradients.
 SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.
-FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS = 8, 1000, 20_000
+FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS, SLOWER = 8, 1000, 20_000, 8
 # Permuted rows whose encodings are in memory together.
 ROWS_ENCODED = 128
 # Elements of the products of permuted rows that are in memory together, and rows that are predicted together.
@@ -34,9 +34,10 @@ def permutation_importances(
 ) -> np.ndarray:
     """Return how much the loss of held-out rows rises without each column, as shares of the sum."""
     # In some held-out rows of each fold, the values of a column are replaced by those of other ones of them.
-    jobs_of = {job.fold: [each for each in jobs if each.fold == job.fold] for job in jobs}
+    of_folds = [job for job in jobs if job.kind != NEIGHBORS]
+    jobs_of = {job.fold: [each for each in of_folds if each.fold == job.fold] for job in of_folds}
     work = [
-        partial(_rises_in, task, own, counted([each for each in members if each.fold == fold], mix))
+        partial(_rises_in, task, own, counted([each for each in members if _is_of(each, fold)], mix))
         for fold, own in jobs_of.items()
     ]
     found = run_in_threads(work, n_jobs, [f"in the importances of fold {fold}" for fold in jobs_of])
@@ -44,10 +45,16 @@ def permutation_importances(
     return totals / (totals.sum() or 1.0)
 
 
+def _is_of(member: Member, fold: int) -> bool:
+    return member.fold == fold or member.kind == NEIGHBORS
+
+
 def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np.ndarray:
     """Return the rises of the loss of held-out rows of a fold, summed over these."""
     held_out, random_state = jobs[0].rows[1], np.random.RandomState(jobs[0].seeds[0])
     n_rows = min(_affordable(task, jobs), len(held_out))
+    if any(member.kind == NEIGHBORS for member, _ in members):  # a comparison with all rows takes longer
+        n_rows = -(-n_rows // SLOWER)
     rows = random_state.choice(held_out, n_rows, replace=False)
     donors = random_state.choice(held_out, n_rows, replace=False)
     rises, total = np.zeros(len(task.schema.features)), 0.0

@@ -59,8 +59,26 @@ RECIPES: dict[str, dict[str, Any]] = {
         "piecewise": "both",
         "n_bins": {"binary": 16, "multiclass": 8, "regression": 24},
     },
+    "neighbors": {
+        "per_fold": 1,
+        "hidden_layer_sizes": (),
+        "units": 1,
+        "epochs": 4,
+        "rows": 20_000,
+        "lr": 0.1,
+        "dropout": 0.0,
+        "scale_factor": 1.0,
+        "weight_decay": 0.0,
+        "label_smoothing": 0.0,
+        "keep": "last",
+        "batch_size": 256,
+        "embeddings": False,
+        "piecewise": None,
+        "n_bins": 2,
+    },
 }
 KINDS = tuple(RECIPES)
+NEIGHBORS = "neighbors"  # of all folds together
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
 # Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth
@@ -233,7 +251,7 @@ def setting_of(
     recipe["n_bins"] = round(recipe["n_bins"] * min(1.0, n_rows / (ROWS_PER_COLUMN * max(n_columns, 1))))
     if recipe["n_bins"] < 2:
         recipe |= {"n_bins": 2, "piecewise": None}
-    if not isinstance(per_fold, str):
+    if not isinstance(per_fold, str) and kind != NEIGHBORS:
         recipe["per_fold"] = per_fold
     found = {**recipe, **decided}
     found["hidden_layer_sizes"] = tuple(int(size) for size in found["hidden_layer_sizes"])
@@ -265,11 +283,11 @@ Fold = tuple[np.ndarray, np.ndarray]
 PARTS, PARTS_OF_SEVERAL = 10, 20
 
 
-def number_of_folds(chosen: int | str, task: str, n_rows: int) -> int:
+def number_of_folds(chosen: int | str, task: str, n_rows: int, with_neighbors: bool = False) -> int:
     """Return the number of folds: fewer where a fourth hardly lowers the loss (docs/ablation.md)."""
     if not isinstance(chosen, str):
         return chosen
-    return 4 if n_rows < FEW_ROWS or task in ("multiclass", "ordinal") else 3
+    return 4 if n_rows < FEW_ROWS or (task in ("multiclass", "ordinal") and not with_neighbors) else 3
 
 
 def folds_of(

@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -177,8 +178,9 @@ def mixed(
     temperatures = {kind: _temperature(loss, output, y, weight) for kind, output in outputs.items()}
     if len(kinds) == 1:
         return Mix({kinds[0]: 1.0}, temperatures)
-    first, second = kinds
-    mixes = [Mix({first: 1.0 - i / STEPS, second: i / STEPS}, temperatures) for i in range(STEPS + 1)]
+    steps = product(range(STEPS + 1), repeat=len(kinds) - 1)
+    parts = [[1.0 - sum(each) / STEPS, *(i / STEPS for i in each)] for each in steps if sum(each) <= STEPS]
+    mixes = [Mix(dict(zip(kinds, part, strict=True)), temperatures) for part in parts]
 
     def key(mix: Mix) -> tuple[float, float]:
         output = mix.of(outputs)

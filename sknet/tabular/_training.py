@@ -23,6 +23,7 @@ from sknet.losses import LogLoss, Loss
 from sknet.losses._wrappers import WithOffset
 from sknet.ops import is_sparse
 from sknet.ops._codes import Blocks, coded_matmul, codes_of, decoded
+from sknet.optim import BaseOptimizer
 from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._native import NativeRows
 from sknet.preprocessing._schema import Table
@@ -379,10 +380,10 @@ class Member:
 
     Attributes
     ----------
-    kind : {"smooth", "sharp"}
+    kind : {"smooth", "sharp", "neighbors"}
         Its kind.
     fold : int
-        The fold whose held-out rows it has not seen.
+        The fold whose held-out rows it has not seen; 0 for neighbors, which belong to all folds.
     encoder : TableEncoder or FittedEncoder
         The encoder of its inputs, shared by members of one kind and fold.
     model : Model
@@ -489,6 +490,19 @@ class Training:
         nn.init.from_data(network, training.take(seen), random_state=random_state)
         if training.blocks:
             network.blocks = training.blocks
+        self._prepare(network, setting, training, held_out, loss, random_state, device)
+
+    def _prepare(
+        self,
+        network: nn.Module,
+        setting: Setting,
+        training: Rows,
+        held_out: Rows,
+        loss: Loss,
+        random_state: np.random.RandomState,
+        device: Any,
+    ) -> None:
+        """Get ready to train a network."""
         size = even_size(min(setting.batch_size, training.n_rows), training.n_rows)
         self.done, self._setting, self._history = 0, setting, History()
         self.n_batches = -(-training.n_rows // size)
@@ -496,7 +510,7 @@ class Training:
         self._model = model = Model(
             network,
             loss=loss_with(loss, setting.label_smoothing),
-            optimizer=setting.optimizer(self._schedules, scales),
+            optimizer=self._optimizer(network),
             device=device,
             random_state=random_state,
             copy=False,
@@ -524,7 +538,14 @@ class Training:
         stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if self._validation else []
         if left > 0:
             self._train(Settings(left, is_part=self.done > 0), [*callbacks, *stopping])
-        return _predicting(self._model), self._history
+        return self._predicting(), self._history
+
+    def _optimizer(self, network: Any) -> BaseOptimizer:
+        return self._setting.optimizer(self._schedules, network.scale is not None)
+
+    def _predicting(self) -> Model:
+        """Return the trained model as it predicts."""
+        return _predicting(self._model)
 
     def _train(self, settings: Settings, callbacks: list[Callback]) -> None:
         train(self._model, self._batches, self._history, settings, NoScore, self._validation, callbacks)

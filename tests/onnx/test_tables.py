@@ -20,6 +20,7 @@ from sknet import onnx
 from sknet.exceptions import CaptureError
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.tables import drawn, harmed
+from tests.tabular import test_neighbors as neighbors
 from tests.tabular.test_frozen import CASES
 from tests.tabular.test_frozen import X as TABLE
 from tests.tabular.test_sums import WAVE
@@ -314,3 +315,10 @@ def test_sums_of_numbers(dtype):
     strange = pd.concat([table[:60], table[:2].assign(east=[np.inf, np.nan], north=[np.inf, 1.0])])
     found = outputs(onnx.export(reg, dtype=dtype), strange.astype(dtype))["variable"]
     np.testing.assert_allclose(found[:, 0], reg.predict(strange), rtol=1e-4, atol=1e-4)
+
+
+def test_neighbors():
+    model = TabularClassifier(**neighbors.QUICK).fit(neighbors.X, neighbors.Y)
+    assert model.mix_["neighbors"] > 0
+    found = outputs(onnx.export(model), neighbors.X[:50])
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(neighbors.X[:50]), atol=1e-4)

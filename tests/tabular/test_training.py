@@ -626,14 +626,18 @@ def test_rows_are_held_out_once(n_rows, n_folds):
 
 
 @pytest.mark.parametrize(
-    ("classes", "n_rows", "n_folds"), [(2, 999, 4), (2, 1000, 3), (3, 1000, 4), (0, 1000, 3)]
+    ("classes", "n_rows", "n_folds", "others"),
+    [
+        *((2, 999, 4, {}), (2, 1000, 3, {}), (3, 999, 4, {}), (3, 1000, 3, {}), (0, 1000, 3, {})),
+        (3, 1000, 4, {"neighbors": None}),
+    ],
 )
-def test_large_tables_have_fewer_folds_but_for_several_classes(classes, n_rows, n_folds):
+def test_large_tables_have_fewer_folds_but_for_networks_of_several_classes(classes, n_rows, n_folds, others):
     kind, few = (TabularClassifier, TabularRegressor)[not classes], Members(hidden_layer_sizes=[2], epochs=1)
     X = np.arange(n_rows, dtype=float)[:, np.newaxis]
     y = np.arange(n_rows) % classes if classes else X[:, 0]
     for chosen, found in (("auto", n_folds), (2, 2)):
-        model = kind(n_folds=chosen, smooth=few, sharp=None, n_jobs=1, random_state=0).fit(X, y)
+        model = kind(n_folds=chosen, smooth=few, sharp=None, n_jobs=1, random_state=0, **others).fit(X, y)
         assert len({member.fold for member in model.members_}) == found
 
 

@@ -1,0 +1,166 @@
+"""Neighbors: members whose outputs are logarithms of the shares of the classes among similar rows."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sknet import nn, ops
+from sknet.core import Tensor
+from sknet.device import to_host
+from sknet.engine import Model
+from sknet.engine._network import predict_rows
+from sknet.losses import LogLoss, Loss
+from sknet.optim import Adam
+from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, NEIGHBORS, Fold, Setting, Task
+from sknet.tabular._predicting import badness
+from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_rows
+
+# Rows that distances are learned from at least, those that others are compared with, and the widest ones.
+LEAST_ROWS, MOST_KEYS, WIDEST = FEW_ROWS // 2, 4000, 200
+# The share of a row that all classes have in common, so that no logarithm is infinite.
+COMMON = 0.01
+# Factors of the distances, since rows are closer to the nearest of more rows, and rows that decide on them.
+FACTORS, DECIDING = (1.0, 1.25, 1.6), 512
+LEAST_SQUARE = 1e-3  # of the distance of the nearest rows; most may have the same encoding
+
+
+def have_neighbors(task: str, y: np.ndarray, loss: Loss, table: Any) -> bool:
+    """Tell whether similar rows may be looked at: of several classes, and not too many rows."""
+    n_rows, width = len(y), table.numbers.shape[1] + table.codes.shape[1]
+    is_fit = task == "multiclass" and y.ndim == 1 and isinstance(loss, LogLoss) and table.sparse is None
+    return is_fit and FEW_ROWS <= n_rows < MEDIUM_ROWS and width <= WIDEST
+
+
+def of_all_folds(folds: list[Fold], n_rows: int) -> Fold:
+    """Return the rows that no fold holds out, and the others."""
+    is_held_out = np.zeros(n_rows, dtype=bool)
+    for _, held_out in folds:
+        is_held_out[held_out] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+class Log(nn.Module):
+    """Logarithms."""
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.log(x)
+
+
+class Distances(nn.Module):
+    """Learned factors of columns, in squares of distances to some rows with known classes."""
+
+    def __init__(self, keys: np.ndarray, shares: np.ndarray, bias: np.ndarray, start: float = 0.0) -> None:
+        self.scale = nn.Scale(keys.shape[1], init=nn.init.Constant(start))  # logarithms
+        for name, value in {"keys": keys.T, "squares": np.square(keys).T, "shares": shares}.items():
+            self.register_buffer(name, np.ascontiguousarray(value))
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: Any) -> Tensor:
+        squares = ops.exp(2.0 * self.scale.weight)
+        products = (x * squares) @ (2.0 * self.keys) - squares[np.newaxis] @ self.squares + self.bias
+        return ops.log(ops.softmax(products) @ self.shares)
+
+
+def _start(keys: np.ndarray, rows: np.ndarray) -> float:
+    """Return the logarithm of a factor by which the nearest of some rows have a distance of about 1."""
+    squares = np.square(rows).sum(axis=1)[:, np.newaxis] - 2.0 * rows @ keys.T + np.square(keys).sum(axis=1)
+    return -0.5 * float(np.log(max(np.median(squares.min(axis=1)), LEAST_SQUARE)))
+
+
+def _shares(y: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the share of each class in each row, which has one of them."""
+    found = np.full((len(y), n_classes), COMMON / n_classes, np.float32)
+    found[np.arange(len(y)), y] += np.float32(1.0 - COMMON)
+    return found
+
+
+def _weighted(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return encoded rows, their classes and the logarithms of their weights, of those that have one."""
+    X, y = np.asarray(rows.take(slice(None))), rows.y
+    if rows.weight is None:
+        return X, y, np.zeros(len(y), np.float32)
+    chosen = rows.weight > 0
+    return X[chosen], y[chosen], np.log(rows.weight[chosen]).astype(np.float32)
+
+
+def _network(rows: Rows, squares: np.ndarray, n_classes: int) -> TabularNet:
+    """Return a network of plain layers that compares rows with these, by squared factors of columns."""
+    X, y, bias = _weighted(rows)
+    n_rows, width = X.shape
+    found = TabularNet(width, n_classes, (n_rows,), 0.0, scales=False)
+    first, shares = found.body[0], nn.Linear(n_rows, n_classes, bias=False)
+    found.scale = nn.Scale(width)
+    found.scale.weight.data = squares
+    first.weight.data = np.ascontiguousarray((2.0 * np.float32(width) ** 0.5) * X.T)
+    first.bias.data = bias - np.square(X) @ squares
+    shares.weight.data = _shares(y, n_classes)
+    found.skip.weight.data = np.zeros((width, n_classes), np.float32)
+    found.body = nn.Sequential(first, nn.Softmax(), shares, Log())
+    return found
+
+
+class NeighborTraining(Training):
+    """The training of distances: some rows are compared with the others."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        training: Rows,
+        held_out: Rows,
+        loss: Loss,
+        n_outputs: int,
+        seed: int,
+        *,
+        device: Any = "cpu",
+    ) -> None:
+        random_state = np.random.RandomState(seed)
+        X, y, bias = _weighted(training)
+        order = random_state.permutation(len(y))
+        keys, others = np.split(order, [min(MOST_KEYS, len(y) // 2)])
+        start = _start(X[keys], X[others[:DECIDING]])
+        network = Distances(X[keys], _shares(y[keys], n_outputs), bias[keys], start)
+        weight = None if training.weight is None else np.exp(bias[others])
+        own = Rows(X[others], y[others], weight)
+        self._rows, self._held_out, self._n_outputs = training, held_out, n_outputs
+        self._prepare(network, setting, own, held_out, loss, random_state, device)
+
+    def _optimizer(self, network: nn.Module) -> Adam:
+        return Adam(self._schedules[0], beta1=0.9, beta2=0.95)
+
+    def _predicting(self) -> Model:
+        model = self._model
+        squares = np.exp(2.0 * to_host(model.module.scale.weight.data))
+        few = slice(0, DECIDING)
+        rows, y = self._held_out.take(few), self._held_out.y[few]
+        weight = None if self._held_out.weight is None else self._held_out.weight[few]
+        weight = None if weight is None or not weight.sum() > 0 else weight
+        found = [_model(_network(self._rows, f**2 * squares, self._n_outputs), model) for f in FACTORS]
+
+        def loss(each: Model) -> float:
+            return badness(to_host(predict_rows(each, rows)), y, weight, model.loss_function)
+
+        return min(found, key=loss)
+
+
+def _model(network: TabularNet, like: Model) -> Model:
+    return Model(
+        network,
+        loss=like.loss_function,
+        optimizer=like.optimizer,
+        device=like.device,
+        random_state=like.random_state,
+        copy=False,
+    )
+
+
+def with_all_rows(member: Member, task: Task) -> Member:
+    """Return neighbors that also compare with the rows that were held out, and other members as they are."""
+    if member.kind != NEIGHBORS:
+        return member
+    own = np.arange(len(task.target.y))  # validation rows are behind these
+    weight = None if task.weight is None else task.weight[own]
+    rows = Rows(encoded_rows(member.encoder, task.table, own), task.y[own], weight)
+    module = member.model.module
+    network = _network(rows, to_host(module.scale.weight.data), module.skip.out_features)
+    return replace(member, model=_model(network, member.model))

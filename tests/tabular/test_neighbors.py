@@ -1,0 +1,220 @@
+"""Members that compare rows with those of the fit, by learned distances."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+from scipy.special import log_softmax, softmax
+from sklearn.metrics import log_loss
+from sklearn.model_selection import KFold
+
+import sknet
+from sknet.core import no_grad
+from sknet.losses import LogLoss
+from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular._neighbors import COMMON, Distances, _network, _shares
+from sknet.tabular._predicting import mixed
+from sknet.tabular._training import Rows
+from tests.freezing.test_python import module_of
+
+FEW = Members(hidden_layer_sizes=[8], epochs=2)
+QUICK = {"n_folds": 2, "smooth": FEW, "sharp": None, "n_jobs": 1, "random_state": 0}
+
+
+def rows(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.uniform(-2, 2, (n, 4)), columns=["east", "north", "c", "d"])
+    X["city"] = pd.Categorical(rng.choice(["Rome", "Bern", "Oslo"], n))
+    X.loc[::50, "c"] = np.nan
+    board = np.floor(1.5 * X["east"]) + np.floor(1.5 * X["north"])
+    return X, np.array(["a", "b", "c"])[(board % 3).astype(int)]
+
+
+X, Y = rows()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return TabularClassifier(**QUICK).fit(X, Y)
+
+
+def neighbors_of(model):
+    return [member for member in model.members_ if member.kind == "neighbors"]
+
+
+def test_outputs_are_logarithms_of_shares_of_similar_rows(fitted):
+    [member] = neighbors_of(fitted)
+    Z = member.encoder.transform(X).astype(np.float64)
+    factors = np.sqrt(member.model.module.scale.weight.numpy().astype(np.float64))
+    others = rows(40, 1)[0]
+    found = member.outputs(member.encoder.transform(others))
+    squares = cdist(member.encoder.transform(others) * factors, Z * factors, "sqeuclidean")
+    labels = np.searchsorted(fitted.classes_, Y)
+    shares = softmax(-squares, axis=1) @ np.eye(3)[labels]
+    np.testing.assert_allclose(found, np.log((1 - COMMON) * shares + COMMON / 3), atol=1e-3)
+
+
+def test_columns_that_tell_nothing_hardly_count(fitted):
+    [member] = neighbors_of(fitted)
+    # A flag that few rows have may have any factor.
+    factors = dict(
+        zip(member.encoder.get_feature_names_out(), member.model.module.scale.weight.numpy(), strict=True)
+    )
+    least = min(factors["east"], factors["north"])
+    assert max(value for name, value in factors.items() if name in ("d", "city_Rome")) < least / 2
+
+
+def test_they_are_a_gain(fitted):
+    others, labels = rows(1000, 1)
+    without = TabularClassifier(**QUICK, neighbors=None).fit(X, Y)
+    assert not neighbors_of(without)
+    assert "neighbors" not in without.mix_
+    assert fitted.oof_score_ > without.oof_score_ + 0.1
+    assert fitted.score(others, labels) > without.score(others, labels) + 0.1
+
+
+def test_importances_count_them(fitted):
+    """Held-out rows are compared with others only, so that noise has no importance."""
+    importances = dict(zip(X.columns, fitted.feature_importances_, strict=True))
+    assert importances["east"] + importances["north"] > 0.8
+
+
+def test_no_row_is_compared_with_itself_out_of_folds():
+    labels = np.random.default_rng(0).integers(0, 3, len(X))
+    model = TabularClassifier(**QUICK).fit(X, labels)
+    known = np.isfinite(model.oof_prediction_[:, 0])
+    assert 250 <= known.sum() <= 350
+    assert model.oof_score_ < 0.45
+    [member] = neighbors_of(model)
+    assert member.model.module.body[0].out_features == len(X)
+
+
+def test_networks_of_distances_have_the_gradients_of_differences():
+    rng = np.random.default_rng(0)
+    keys, y = rng.normal(size=(30, 3)), rng.integers(0, 4, 30)
+    network = Distances(keys, _shares(y, 4).astype(np.float64), rng.normal(size=30))
+    network.scale.weight.data = rng.normal(size=3)
+    inputs, right = rng.normal(size=(5, 3)), rng.normal(size=(5, 4))
+    output = (network(inputs) * right).sum()
+    output.backward()
+    weight = network.scale.weight
+    start, step = weight.numpy().copy(), 1e-6
+    for i, found in enumerate(np.asarray(weight.grad)):
+        values = []
+        for sign in (1, -1):
+            weight.data = start + sign * step * np.eye(3)[i]
+            with no_grad():
+                values.append(float((network(inputs) * right).sum().numpy()))
+        assert found == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
+
+
+def test_a_weight_counts_as_so_many_rows():
+    rng = np.random.default_rng(0)
+    inputs, y = rng.normal(size=(6, 3)).astype(np.float32), np.array([0, 1, 2, 0, 1, 2])
+    counts, others = np.array([1, 0, 3, 2, 1, 1]), rng.normal(size=(9, 3)).astype(np.float32)
+    squares = np.array([0.5, 1.0, 2.0], np.float32)
+    weighted = _network(Rows(inputs, y, counts.astype(np.float32)), squares, 3)
+    repeated = _network(Rows(np.repeat(inputs, counts, axis=0), np.repeat(y, counts), None), squares, 3)
+    with no_grad():
+        found, expected = (each.eval()(others).numpy() for each in (weighted, repeated))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_no_weight_are_no_neighbors():
+    weight = np.ones(len(X))
+    weight[::2] = 0
+    model = TabularClassifier(**QUICK).fit(X, Y, weight)
+    [member] = neighbors_of(model)
+    assert member.model.module.body[0].out_features == len(X) // 2
+
+
+def test_validation_rows_are_no_neighbors():
+    model = TabularClassifier(**QUICK).fit(X[:1200], Y[:1200], X_val=X[1200:], y_val=Y[1200:])
+    [member] = neighbors_of(model)
+    assert member.model.module.body[0].out_features == 1200
+
+
+OTHERS = {
+    "few rows": lambda **p: TabularClassifier(**p).fit(X[:900], Y[:900]),
+    "two classes": lambda **p: TabularClassifier(**p).fit(X, Y == "a"),
+    "several columns": lambda **p: TabularClassifier(**p).fit(X, np.c_[Y, Y]),
+    "numbers": lambda **p: TabularRegressor(**p).fit(X, X["east"]),
+    "ordered": lambda **p: TabularClassifier(**p, loss="ordinal").fit(X, np.searchsorted(["a", "b"], Y)),
+    "another loss": lambda **p: TabularClassifier(**p, loss="hinge").fit(X, Y),
+    "offset": lambda **p: TabularClassifier(**p).fit(X, Y, offset=np.zeros((len(X), 3))),
+    "sparse": lambda **p: TabularClassifier(**p).fit(sp.csr_array(X[["east", "north"]].to_numpy()), Y),
+    "every row held out": lambda **p: TabularClassifier(**p, cv=KFold(2)).fit(X, Y),
+    "few weights": lambda **p: TabularClassifier(**p).fit(X, Y, 1.0 * (np.arange(len(X)) < 400)),
+    "wide": lambda **p: TabularClassifier(**p).fit(np.random.default_rng(0).normal(size=(1500, 201)), Y),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_have_none(name):
+    assert not neighbors_of(OTHERS[name](**{**QUICK, "smooth": Members(hidden_layer_sizes=[4], epochs=1)}))
+
+
+def test_they_are_no_ensemble_alone():
+    with pytest.raises(ValueError, match="at least one must not be None"):
+        TabularClassifier(smooth=None, sharp=None).fit(X, Y)
+    with pytest.raises(ValueError, match="The 'neighbors' parameter of TabularClassifier must be"):
+        TabularClassifier(neighbors=5).fit(X, Y)
+
+
+def test_repeated_folds_and_threads(fitted):
+    fifth = np.arange(len(X)) % 5
+    one = np.flatnonzero(fifth), np.flatnonzero(fifth == 0)
+    twice = TabularClassifier(**QUICK, cv=[one, one]).fit(X, Y)
+    assert twice.oof_score_ > 0.7
+    assert np.isnan(twice.oof_prediction_[one[0]]).all()
+    same = TabularClassifier(**{**QUICK, "n_jobs": 2}).fit(X, Y)
+    np.testing.assert_array_equal(same.predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.parametrize("budget", [0.1, "20s"])
+def test_budgets(budget):
+    model = TabularClassifier(**QUICK, budget=budget).fit(X, Y)
+    assert len(neighbors_of(model)) == 1
+    assert "neighbors: 1" in str(model.summary())
+
+
+def test_frozen_stored_and_written(fitted, tmp_path):
+    strange = pd.concat([X[:40], X[:4].assign(east=[np.inf, -np.inf, 1e300, np.nan], north=np.inf)])
+    expected = fitted.predict_proba(strange)
+    assert fitted.mix_["neighbors"] > 0
+    frozen = fitted.freeze()
+    sknet.save(fitted, tmp_path / "model")
+    sknet.save(frozen, tmp_path / "frozen")
+    copies = [
+        *(frozen, fitted.slim(), pickle.loads(pickle.dumps(fitted)), pickle.loads(pickle.dumps(frozen))),
+        *(sknet.load(tmp_path / "model"), sknet.load(tmp_path / "frozen")),
+    ]
+    frozen.to_python(tmp_path / "written.py")
+    for copy in [*copies, module_of(tmp_path / "written.py")]:
+        np.testing.assert_array_equal(copy.predict(strange), fitted.predict(strange))
+        np.testing.assert_allclose(copy.predict_proba(strange), expected, rtol=1e-5)
+    for copy in copies:
+        np.testing.assert_array_equal(copy.predict_proba(strange), expected)
+        np.testing.assert_allclose(copy.predict_proba(X[3:4]), fitted.predict_proba(X[3:4]), rtol=1e-5)
+
+
+def test_three_kinds_are_mixed_by_a_grid():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 300)
+    outputs = {
+        k: 2 * np.eye(4)[y] + s * rng.normal(size=(300, 4)) for k, s in zip("abc", (2, 1.6, 1.8), strict=True)
+    }
+    mix = mixed(outputs, y, None, LogLoss().for_task("multiclass"), by_error=False)
+    assert sum(mix.weights.values()) == pytest.approx(1)
+
+    def badness(weights):
+        z = sum(w * outputs[k] / mix.temperatures[k] for k, w in zip("abc", weights, strict=True))
+        return log_loss(y, np.exp(log_softmax(z, axis=1)))
+
+    grid = [np.array(each) / 10 for each in product(range(11), repeat=3) if sum(each) == 10]
+    assert [*mix.weights.values()] == pytest.approx(min(grid, key=badness))
+    assert min(mix.weights.values()) > 0
