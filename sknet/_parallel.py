@@ -245,10 +245,20 @@ def libraries() -> Any:
 
 
 @cache
+def _architectures() -> frozenset[Any]:
+    """Return the names of the processors that the kernels of BLAS are for."""
+    return frozenset(each.get("architecture") for each in libraries().info() if each["user_api"] == "blas")
+
+
 def small_limit() -> int:
     """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
-    names = {library.get("architecture") for library in libraries().info()}
-    return SMALL if names & WITH_SMALL_KERNELS else 0
+    return SMALL if _architectures() & WITH_SMALL_KERNELS else 0
+
+
+def has_even_products() -> bool:
+    """Tell whether parts of a product of single precision are known to have the bits of the whole."""
+    # Those kernels add up numbers in an order that rows and columns do not change, but for small products.
+    return _architectures() == {"SkylakeX"}
 
 
 class Threads(NamedTuple):

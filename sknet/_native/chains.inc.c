@@ -31,10 +31,11 @@ static void mask_part(const int64_t *one, int64_t start, int64_t n) {
 static void mask_positive_part(const int64_t *one, int64_t start, int64_t n) {
     const int64_t size = one[1];
     const int64_t x = one[2] + start * size, given = one[3] + start * size, out = one[5] + start * size;
+    uint8_t *keep = at(one[4] ? one[4] + start : 0);
     if (size == 4)
-        mask_positive_float(at(x), at(given), at(one[4] + start), at(out), n);
+        mask_positive_float(at(x), at(given), keep, at(out), n);
     else
-        mask_positive_double(at(x), at(given), at(one[4] + start), at(out), n);
+        mask_positive_double(at(x), at(given), keep, at(out), n);
 }
 
 static void update_part(const int64_t *one, int64_t start, int64_t n) {
@@ -80,9 +81,10 @@ static int64_t length_of(const int64_t *one) {
     case LOOP: return one[30] ? one[12] : 0;
     case MASK: return one[5];
     case MASK_POSITIVE: return one[6];
+    case ADD_ROW_RELU: return one[5] * one[6];
     case DROPOUT: return one[3];
     case COPY:
-    case CONVERT: return one[9] == 1 ? one[10] : 0;
+    case CONVERT: return one[9] * one[10];
     default: return 0;
     }
 }
@@ -92,6 +94,7 @@ static void carry_piece(const struct piece *piece) {
     switch ((enum kind)one[0]) {
     case CHAIN: chain(one, start, count); break;
     case DROPOUT: drop(one, start, count); break;
+    case ADD_ROW_RELU: add_row_relu(one, start, count); break;
     case COPY:
     case CONVERT: move_part(one, piece->step, start, count); break;
     default: part(one, start, count);

@@ -96,6 +96,21 @@ static void open_shares(struct crew *crew, int64_t work, int64_t fields, int64_t
     call_threads(crew, threads - 1, weight);
 }
 
+/* Return how many threads may share a work, with the one that leads. */
+static int64_t threads_of(const struct crew *crew) {
+    return least(read_now(&crew->threads), read_now(&crew->started) + 1);
+}
+
+/* Do all shares of a work in this thread. */
+static void do_shares(int64_t work, int64_t fields, int64_t count, const int64_t *steps) {
+    if (work == SHARE_OF_PRODUCT && ((const int64_t *)at(fields))[6]) {
+        call_loops(at(fields));
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        do_share(work, fields, steps, i, 0);
+}
+
 /* Do a work in shares, which other threads may take; its weight is about how many multiplications it has.
  *
  * steps: bytes between the fields of shares, between those of threads, and the size of an element; threads: how many
@@ -103,7 +118,7 @@ static void open_shares(struct crew *crew, int64_t work, int64_t fields, int64_t
 static void share_out(int64_t work, int64_t fields, int64_t count, const int64_t *steps, int64_t weight,
                       int64_t threads) {
     struct crew *crew = &sknet_crew;
-    threads = least(threads, least(read_now(&crew->threads), read_now(&crew->started) + 1));
+    threads = least(threads, threads_of(crew));
     const int is_led = threads > 1 && count > 1 && replaced_now(&crew->busy, 0, 1);
     if (is_led && crew->alone <= 0) {
         open_shares(crew, work, fields, count, steps, weight, threads);
@@ -116,8 +131,7 @@ static void share_out(int64_t work, int64_t fields, int64_t count, const int64_t
         } else if (crew->helped > MANY)
             crew->lates = 0;
     } else {
-        for (int64_t i = 0; i < count; i++)
-            do_share(work, fields, steps, i, 0);
+        do_shares(work, fields, count, steps);
         if (is_led)
             crew->alone -= weight;
     }

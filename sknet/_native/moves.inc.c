@@ -48,10 +48,20 @@ static struct move moved(const int64_t *one, int64_t step) {
     return found;
 }
 
-/* Copy or convert some elements of every row, in a step of a turn. */
+/* Copy or convert rows that begin among some elements, or some elements of the only row, in a step of a turn. */
 static void move_part(const int64_t *one, int64_t step, int64_t start, int64_t count) {
     struct move m = moved(one, step);
-    m.source += start * m.s1, m.target += start * m.t1, m.n1 = count;
+    if (m.n0 == 1) {
+        m.source += start * m.s1, m.target += start * m.t1, m.n1 = count;
+    } else if (count < m.n0 * m.n1) {
+        const int64_t first = (start + m.n1 - 1) / m.n1;
+        m.n0 = (start + count + m.n1 - 1) / m.n1 - first;
+        m.target += first * m.t0;
+        if (m.rows)
+            m.rows += first * (int64_t)sizeof(int64_t);
+        else
+            m.source += first * m.s0;
+    }
     if (one[0] == CONVERT) {
         conversions[one[1]](&m);
         return;

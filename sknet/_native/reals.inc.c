@@ -46,20 +46,33 @@ static void N(spread)(const int64_t *one) {
     }
 }
 
-static void N(add_row_relu)(const T *x, const T *y, T *out, int64_t n0, int64_t n1) {
-    for (int64_t i = 0; i < n0; i++, x += n1, out += n1) {
-        INDEPENDENT
-        for (int64_t j = 0; j < n1; j++) {
-            const T total = x[j] + y[j];
-            out[j] = total <= 0 ? 0 : total; /* NaN stays */
-        }
+static void N(add_relu)(const T *x, const T *y, T *out, T *sums, int64_t count) {
+    INDEPENDENT
+    for (int64_t j = 0; j < count; j++) {
+        const T total = x[j] + y[j];
+        if (sums)
+            sums[j] = total;
+        out[j] = total <= 0 ? 0 : total; /* NaN stays */
+    }
+}
+
+/* Add a row and write the larger of the sum and 0, for some elements of a matrix; if there is room, write sums. */
+static void N(add_row_relu)(const int64_t *one, int64_t start, int64_t count) {
+    const int64_t length = one[6], end = start + count;
+    const T *x = at(one[2]), *y = at(one[3]);
+    T *out = at(one[4]), *sums = at(one[7]);
+    while (start < end) {
+        const int64_t column = start % length, n = least(length - column, end - start);
+        N(add_relu)(x + start, y + column, out + start, sums ? sums + start : sums, n);
+        start += n;
     }
 }
 
 static void N(mask_positive)(const T *x, const W *given, uint8_t *keep, W *out, int64_t count) {
     INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
-        keep[i] = x[i] > 0;
+        if (keep)
+            keep[i] = x[i] > 0;
         out[i] = x[i] > 0 ? given[i] : 0;
     }
 }
@@ -114,7 +127,8 @@ static inline void N(squares_of)(const int64_t *one, int64_t start, int64_t end,
     INDEPENDENT
     for (int64_t i = start; i < end; i++) {
         const T square = g[i] * g[i];
-        out[i] = square;
+        if (out)
+            out[i] = square;
         x[i] = N(sum_of)(b, square, a * x[i], once);
     }
 }
@@ -128,7 +142,8 @@ static inline void N(quotients_of)(const int64_t *one, int64_t start, int64_t en
     INDEPENDENT
     for (int64_t i = start; i < end; i++) {
         const T quotient = m[i] / (N(root)(v[i]) + more) * rate * (factors ? factors[i] : 1);
-        out[i] = quotient;
+        if (out)
+            out[i] = quotient;
         if (w)
             w[i] = N(sum_of)(factor, quotient, w[i], once);
     }

@@ -70,11 +70,11 @@ static void add_at_rows(const int64_t *one) {
         add_at_rows_double(one[2], one[3], one[4], one[5], one[6]);
 }
 
-static void add_row_relu(const int64_t *one) {
+static void add_row_relu(const int64_t *one, int64_t start, int64_t count) {
     if (one[1] == 4)
-        add_row_relu_float(at(one[2]), at(one[3]), at(one[4]), one[5], one[6]);
+        add_row_relu_float(one, start, count);
     else
-        add_row_relu_double(at(one[2]), at(one[3]), at(one[4]), one[5], one[6]);
+        add_row_relu_double(one, start, count);
 }
 
 static void mask_positive(const int64_t *one) {
@@ -129,12 +129,16 @@ static int coded(const int64_t *one) {
 #include "chains.inc.c"
 #include "jobs.inc.c"
 
+/* Make a product in its shares, or in as many as there are threads if their number does not change its bits. */
 static void product(const int64_t *one) {
     const int64_t steps[3] = {0, 0, 0};
-    int64_t weight = one[7] * one[25];
+    int64_t weight = one[7] * one[25], given[WIDTH];
     for (int i = 0; i < 4; i++)
         weight *= one[12 + i];
-    share_out(SHARE_OF_PRODUCT, (int64_t)(intptr_t)one, one[31], steps, weight, INT32_MAX);
+    memcpy(given, one, sizeof given);
+    if (one[6])
+        given[31] = least(one[31], most(1, threads_of(&sknet_crew)));
+    share_out(SHARE_OF_PRODUCT, (int64_t)(intptr_t)given, given[31], steps, weight, INT32_MAX);
 }
 
 /* Call Python, whose numbers are not flushed; return 0 if that ends the run. */
@@ -153,7 +157,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case BLAS: call_blas(one[1], one + 2); return 1;
     case SPREAD: one[1] == 4 ? spread_float(one) : spread_double(one); return 1;
     case COPY:
-    case CONVERT: move_part(one, step, 0, one[10]); return 1;
+    case CONVERT: move_part(one, step, 0, one[9] * one[10]); return 1;
     case MASK: mask(one); return 1;
     case REPLACE: replace(one); return 1;
     case FILL: fill(one); return 1;
@@ -166,7 +170,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case FINITE: return is_finite(one);
     case COUNTER: *(int64_t *)at(one[2]) = counter + step; return 1;
     case NOTHING: return 1;
-    case ADD_ROW_RELU: add_row_relu(one); return 1;
+    case ADD_ROW_RELU: add_row_relu(one, 0, one[5] * one[6]); return 1;
     case MASK_POSITIVE: mask_positive(one); return 1;
     case DROPOUT: drop(one, 0, one[3]); return 1;
     case CHAIN: chain(one, 0, one[2]); return 1;

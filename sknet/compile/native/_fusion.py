@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def _uses_of_mask(row: Row) -> Found:
 
 def _uses_of_mask_positive(row: Row) -> Found:
     size, x, source, mask, target, length = row[1:7]
-    return length, [(x, size), (source, size)], [(mask, 1), (target, size)]
+    return length, [(x, size), (source, size)], [*([(mask, 1)] if mask else []), (target, size)]
 
 
 def _uses_of_moments(row: Row) -> Found:
@@ -113,7 +114,8 @@ def _uses_of_moments(row: Row) -> Found:
 
 def _uses_of_squares(row: Row) -> Found:
     size, length, _, g, squares, a, x, b = row[1:9]
-    return length, [(a, 0), (b, 0), (g, size), (x, size)], [(squares, size), (x, size)]
+    written = [(x, size) for x in (squares, x) if x]
+    return length, [(a, 0), (b, 0), (g, size), (x, size)], written
 
 
 def _uses_of_quotients(row: Row) -> Found:
@@ -137,7 +139,7 @@ RULES: dict[int, Callable[[Row], Found]] = {
 
 def joined(rows: Iterable[Row]) -> list[Row]:
     """Return instructions with the same results, some of them fused."""
-    return list(chained(_updates(list(_joined(rows)))))
+    return list(chained(_without_parts(list(_updates(list(_joined(rows)))))))
 
 
 def _joined(rows: Iterable[Row]) -> Iterator[Row]:
@@ -174,10 +176,19 @@ def _add_row_relu(first: Row, second: Row) -> Row | None:
     """Return one instruction for the addition of a row and the ReLU of the sum, if these two are that."""
     if first[0] != Kind.SPREAD or first[2] != 0 or second[0] != Kind.LOOP or second[MEANING] != Meaning.RELU:
         return None
-    size, _, x, row, out, n_rows, n_columns = first[1:8]
-    if not second[3] == second[5] == out or second[12] != n_rows * n_columns or not _keeps_no_sign():
+    size, _, x, row, sums, n_rows, n_columns = first[1:8]
+    out = second[5]
+    if second[3] != sums or second[12] != n_rows * n_columns or not _keeps_no_sign():
         return None
-    return _row(Kind.ADD_ROW_RELU, size, x, row, out, n_rows, n_columns)
+    found = _row(Kind.ADD_ROW_RELU, size, x, row, out, n_rows, n_columns, 0 if sums == out else sums)
+    return found if are_apart(_uses_of_relu(found), _uses_of_relu(found)) else None
+
+
+def _uses_of_relu(row: Row) -> list[Use]:
+    size, x, shift, out, n_rows, n_columns, sums = row[1:8]
+    length = n_rows * n_columns * size
+    written = [(each, size, each + length, True) for each in (out, sums) if each]
+    return [(x, size, x + length, False), (shift, 0, shift + n_columns * size, False), *written]
 
 
 @cache
@@ -198,6 +209,94 @@ def _mask_positive(first: Row, second: Row) -> Row | None:
     size, source, mask, target, length = second[1:6]
     same = first[5] == mask and first[12] == length and first[16] == size
     return _row(Kind.MASK_POSITIVE, size, first[3], source, mask, target, length) if same else None
+
+
+# -- parts: plans go over large arrays in parts that stay in the cache, as chains do by themselves ---------
+
+MOST_TOGETHER = 4  # instructions of a part
+
+
+class Fields(NamedTuple):
+    """Fields of an instruction that differ from part to part, and its result that every part overwrites."""
+
+    counts: tuple[int, ...]
+    addresses: tuple[int, ...]
+    overwritten: int = 0
+    row: int = 0  # the length of a row, of which counts are multiples
+
+
+FIELDS = {
+    Kind.MOMENTS: Fields((2, 3), (5, 7)),
+    Kind.SQUARES: Fields((2, 3), (4, 7), 5),
+    Kind.QUOTIENTS: Fields((2, 3), (4, 6, 9, 11), 7),
+    Kind.MASK_POSITIVE: Fields((6,), (2, 3, 5), 4),
+    Kind.ADD_ROW_RELU: Fields((5,), (2, 4), 7, 6),
+}
+
+
+def _without_parts(rows: list[Row]) -> Iterator[Row]:
+    """Yield instructions, each of which goes over whole arrays where several went over their parts."""
+    i = 0
+    while i < len(rows):
+        whole: list[Row] = []
+        for n in range(1, MOST_TOGETHER + 1):
+            if len(rows) < i + 2 * n or rows[i + n - 1][0] not in FIELDS:
+                break
+            end = i + n
+            while _are_behind(rows[end - n : end], rows[end : end + n]):
+                end += n
+            if end > i + n:
+                whole = _whole([rows[first:end:n] for first in range(i, i + n)])
+                break
+        yield from whole or [rows[i]]
+        i = end if whole else i + 1
+
+
+def _are_behind(before: list[Row], after: list[Row]) -> bool:
+    """Tell whether instructions do to the elements behind others what those do."""
+    return len(before) == len(after) and all(map(_is_behind, before, after))
+
+
+def _is_behind(before: Row, after: Row) -> bool:
+    fields = FIELDS.get(before[0])
+    if fields is None or len({before[each] for each in fields.counts}) > 1:
+        return False
+    following = list(before)
+    for each in fields.addresses:
+        following[each] += _length(before) * before[1] if before[each] else 0
+    for each in fields.counts:
+        following[each] = after[each]
+    return following == after
+
+
+def _length(row: Row) -> int:
+    """Return the number of elements of an instruction that parts may have."""
+    fields = FIELDS[row[0]]
+    return row[fields.counts[0]] * (row[fields.row] if fields.row else 1)
+
+
+def _whole(parts: list[list[Row]]) -> list[Row]:
+    """Return instructions for whole arrays, given those of all parts; none if they would not be the same.
+
+    What every part overwrites, nothing reads after them: it is not written any more.
+    """
+    found, overwritten = [], []
+    for rows in parts:
+        fields, row = FIELDS[rows[0][0]], list(rows[0])
+        for each in fields.counts:
+            row[each] = sum(part[each] for part in rows)
+        if fields.overwritten and (start := row[fields.overwritten]):
+            overwritten.append((start, start + _length(rows[0]) * row[1]))
+            row[fields.overwritten] = 0
+        found.append(row)
+    uses = [
+        use
+        for row in found
+        for use in (_uses_of_relu(row) if row[0] == Kind.ADD_ROW_RELU else uses_of(row)[1])
+    ]
+    is_read = any(x < end and start < x_end for x, _, x_end, _ in uses for start, end in overwritten)
+    same = len(set(map(_length, found))) == 1 and not is_read and are_apart(uses, uses)
+    return found if same else []
 
 
 # -- updates ------------------------------------------------------------------------------------

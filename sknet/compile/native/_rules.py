@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from sknet._parallel import SMALL, has_even_products
 from sknet.compile._calls import Call
 from sknet.compile.native._instructions import (
+    ANY_SHARES,
     AXIS,
     SHARES,
     Array,
@@ -245,6 +247,8 @@ def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
 
 GRAINS = {0: 1, 1: 32, 3: 32}  # the least length of a share on each axis: batch, rows and columns
 MOST_SHARES, LONG = 8, 256  # more than two shares, if each is as long and worth waking a thread
+STEP = 16  # rows and columns of a share are multiples of it, or of a part of it
+SINGLE = 4  # bytes of a number
 WORTH, WORTH_A_THREAD = 1 << 20, 1 << 22  # multiplications of one of two shares, and of one of more
 
 
@@ -266,6 +270,10 @@ def _divide(tape: Tape, row: list[int]) -> None:
         ):
             shares *= 2
     row[0], row[AXIS], row[SHARES] = Kind.PRODUCT, axis, shares
+    # A vector and a square of a matrix have functions of their own in BLAS.
+    if shares > 1 and axis and min(rows, columns) >= GRAINS[axis] and row[3] != row[4]:
+        least = count // length * (length // shares // STEP * STEP)
+        row[ANY_SHARES] = row[24] == SINGLE and least > SMALL and has_even_products()
 
 
 def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:

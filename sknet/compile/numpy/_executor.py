@@ -119,6 +119,8 @@ class _Blocks(NamedTuple):
         """Return the blocks of all arrays; internal arrays have a single block, which is reused."""
         total, rows = self.group.equations[0].output.shape[0], self.group.rows
         constants = [np.full((rows, *x.shape[1:]), value, x.dtype) for value, x in self.constants]
+        for each in constants:
+            each.flags.writeable = False
         found = []
         for start in range(0, total, rows):
             length = min(rows, total - start)

@@ -259,6 +259,82 @@ def test_parts_that_are_not_one_vector(dtype):
         assert kinds.count("BLAS") == count
 
 
+# -- parts, as plans go over large arrays -------------------------------------------------------
+
+
+def assert_same_results(calls, results):
+    """Compare what calls leave in their results, not what they use in between; return the kinds."""
+    before = [x.copy() for x in results]
+    with np.errstate(all="ignore"):
+        for call in calls:
+            call.run()
+    expected = [x.copy() for x in results]
+    instructions = Instructions(calls)
+    for x, values in zip(results, before, strict=True):
+        x[...] = values
+    assert instructions.run()
+    for x, values in zip(results, expected, strict=True):
+        assert_same_numbers(x, values)
+    return instructions.kinds
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [2 * PART, 3 * PART + 1, 3 * PART + 2, 5 * PART - 3])
+def test_an_update_in_parts_is_one(n, dtype):
+    g, m, v, w = results = vectors(4, n, dtype, seed=1)
+    factor, more, calls = np.array(-0.01, dtype), np.array(1e-8, dtype), []
+    room = np.empty(PART, dtype)
+    for i in range(0, n, PART):
+        part = slice(i, i + PART)
+        t = room[: g[part].size]
+        calls += moments(m[part], g[part]) + squares(g[part], t, v[part])
+        calls += quotients(v[part], t, m[part], w[part], factor, more)
+    kinds = assert_same_results(calls, results)
+    assert kinds[:4] == ["CHAIN", *UPDATES]
+    assert kinds.count("CHAIN") == 1
+    assert len(kinds) == 4 or n % PART == 1  # a single number is no vector
+
+
+@pytest.mark.parametrize("kind", ["of another factor", "read", "apart", "backwards"])
+def test_updates_that_are_not_parts_of_one(kind):
+    g, m, v, t = results = vectors(4, 4 * PART, "float32")
+    parts = [slice(0, PART), slice(PART, 2 * PART)]
+    if kind == "apart":
+        parts[1] = slice(2 * PART, 3 * PART)
+    if kind == "backwards":
+        parts.reverse()
+    calls = []
+    for i, part in enumerate(parts):
+        calls += squares(g[part], t[:PART], v[part], a=0.5 + i / 10 if kind == "of another factor" else 0.5)
+        if kind == "read":
+            calls += moments(m[part], t[:PART])
+    kinds = assert_same_results(calls, results)
+    assert kinds.count("SQUARES") == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("has_room", [False, True])
+@pytest.mark.parametrize("rows", [8, 3 * 8, 3 * 8 + 5])
+def test_bias_and_relu_in_parts(rows, has_room, dtype):
+    [x], [bias] = vectors(1, rows * 1024, dtype, seed=1), vectors(1, 1024, dtype)
+    x, out = x.reshape(rows, 1024), np.zeros((rows, 1024), dtype)
+    gradient, keep = x[::-1].copy(), np.zeros((8, 1024), bool)
+    room, zero, calls = np.empty((8, 1024), dtype), np.zeros((8, 1024), dtype), []
+    masked, word = np.zeros_like(out), f"i{x.itemsize}"
+    zero.flags.writeable = False
+    for i in range(0, rows, 8):
+        part = slice(i, i + 8)
+        n = len(x[part])
+        sums = room[:n] if has_room else out[part]
+        calls += [calling(np.add, x[part], bias, sums), calling(np.maximum, sums, zero[:n], out=out[part])]
+    for i in range(0, rows, 8):
+        part = slice(i, i + 8)
+        n = len(x[part])
+        calls.append(calling(np.greater, out[part], zero[:n], keep[:n]))
+        calls.append(calling(np.multiply, gradient[part].view(word), keep[:n], masked[part].view(word)))
+    assert assert_same_results(calls, [out, masked]) == ["ADD_ROW_RELU", "MASK_POSITIVE"]
+
+
 def test_an_update_against_float64():
     """What is fused is Adam: m, v and w by their definitions."""
     n = 8000

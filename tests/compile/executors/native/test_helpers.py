@@ -175,6 +175,10 @@ def operand(rows, columns, is_transposed, dtype, batch=()):
         ((), 1, 18000, 131, 3),
         ((), 1100, 17, 1030, 1),
         ((), 40, 900, 257, 3),
+        ((), 256, 54, 256, 1),
+        ((), 200, 784, 256, 3),
+        ((), 515, 333, 770, 3),
+        ((), 1027, 129, 514, 1),
         ((7,), 50, 1001, 8, 0),
         ((2, 3), 50, 141, 53, 0),
     ],
@@ -198,6 +202,20 @@ def test_products_are_the_same_for_any_number_of_threads(
     assert found[0] == found[1] == found[2]
     expected = x.astype("float64") @ y.astype("float64")
     np.testing.assert_allclose(out, expected, rtol=0, atol=np.finfo(dtype).eps * 8 * inner)
+
+
+def test_squares_of_matrices_are_the_same_for_any_number_of_threads():
+    """BLAS has a function of its own for these, which makes half of the numbers."""
+    x, found = operand(300, 129, False, "float32"), set()
+    for n_threads in (1, 2, 4):
+        out = np.empty((300, 300), np.float32)
+        instructions = Instructions([calling(np.matmul, x, x.T, out=out)], shared=0)
+        assert instructions.shares == [2]
+        with threadpool_limits(n_threads, "blas"):
+            assert instructions.run(has_threads=True)
+        found.add(out.tobytes())
+    assert len(found) == 1
+    np.testing.assert_allclose(out, x.astype(float) @ x.T.astype(float), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +280,32 @@ def test_threads_that_are_awake_share_long_instructions(n, count):
         for out, wanted in zip(results, expected, strict=True):
             np.testing.assert_array_equal(out, wanted)
             out.fill(0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1111, 67), (3, 20_011), (20_011, 3), (40_001, 1)])
+def test_threads_share_rows(shape, dtype):
+    """Rows that are gathered, and a bias with ReLU, whose parts begin within a row."""
+    rng = np.random.default_rng(0)
+    x, rows = rng.standard_normal(shape).astype(dtype), rng.integers(0, shape[0], shape[0])
+    bias, out = rng.standard_normal(shape[1]).astype(dtype), np.zeros(shape, dtype)
+    positive, zero = np.zeros(shape, dtype), np.zeros((), dtype)
+    zero.flags.writeable = False
+    calls = [
+        calling(np.ndarray.take, x, rows, 0, out, "clip"),
+        calling(np.add, out, bias, positive),
+        calling(np.maximum, positive, zero, out=positive),
+    ]
+    instructions = Instructions(calls)
+    assert instructions.kinds[0] == "COPY"
+    assert instructions.kinds[1:] == ["ADD_ROW_RELU"] or shape[1] == 1
+    for count in (1, 2, 2, 4):
+        out[...] = positive[...] = np.nan
+        with threadpool_limits(count, "blas"):
+            convolved()
+            assert instructions.run(is_awake=True)
+        np.testing.assert_array_equal(out, x[rows])
+        np.testing.assert_array_equal(positive, np.maximum(x[rows] + bias, 0))
 
 
 def test_steps_in_several_threads_at_once():
