@@ -11,7 +11,7 @@ import numpy as np
 from sknet import nn
 from sknet.device import arrays_in, to_device, to_host
 from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier
-from sknet.optim import SGD
+from sknet.optim import SGD, Adam
 from tools.gpu_check._found import Found
 from tools.gpu_check._machine import Machine
 from tools.gpu_check._timed import quiet
@@ -82,7 +82,7 @@ CASES: dict[str, Case] = {
     "classifier, tf32": Case(MLPClassifier, perceptron(dtype="tf32")),
     "classifier, bfloat16": Case(MLPClassifier, perceptron(dtype="bfloat16")),
     "classifier, arrays in bfloat16": Case(
-        MLPClassifier, {"hidden_layer_sizes": (512,), "dtype": "bfloat16"}, (512,)
+        MLPClassifier, {"hidden_layer_sizes": (512,), "dtype": "bfloat16", "optimizer": Adam(1e-3)}, (512,)
     ),
     "classifier, tf32x3": Case(MLPClassifier, {"hidden_layer_sizes": (512,), "dtype": "tf32x3"}, (512,)),
     "regressor, adam": Case(MLPRegressor, perceptron()),
