@@ -71,7 +71,7 @@ class FitView:
     >>> clf = MLPClassifier(max_iter=3, n_iter_no_change=3, random_state=0, callbacks=[Looking()])
     >>> with warnings.catch_warnings(action="ignore"):
     ...     _ = clf.fit(X, y)
-    FitView(epoch=3 of 3, step=3) ['loss', 'lr', 'score', 'time'] 0.005
+    FitView(epoch=3 of 3, step=3) ['loss', 'lr', 'score', 'time'] 0.02
     """
 
     __slots__ = ("_fit",)
