@@ -63,8 +63,7 @@ class Predicts(ABC):
         if head is None:
             return outputs
         with no_grad():
-            found: np.ndarray = head(Tensor(outputs)).numpy()
-        return found
+            return head(Tensor(outputs)).numpy()
 
     def _made(self, outputs: Any, kind: str, coverage: Any = None) -> Any:
         """Return the kind of prediction, see `prediction_of`, that outputs mean."""

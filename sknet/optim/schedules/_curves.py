@@ -154,6 +154,7 @@ class Cosine(Schedule):
         return _along_cosine(self.lr, self.min_lr, progress.step / n_steps)
 
 
+@described_by(Polynomial)
 class FlatThenCosine(Schedule):
     r"""A constant rate, and cosine decay at the end.
 
@@ -163,10 +164,6 @@ class FlatThenCosine(Schedule):
         The rate before the decay.
     flat : float, default=0.5
         The fraction of the updates with the constant rate, between 0 and 1.
-    min_lr : float, default=0.0
-        The final rate, at most `lr`.
-    n_steps : int or None, default=None
-        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
 
     Notes
     -----
