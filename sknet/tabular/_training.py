@@ -433,7 +433,7 @@ class Member:
 
     @property
     def reads_codes(self) -> bool:
-        """True if the network predicts a row by codes: a `TabularNet` on the host."""
+        """True if the network predicts a row by codes: a ``TabularNet`` on the host."""
         return isinstance(self.model.module, TabularNet) and self.model.device.kind == "cpu"
 
 
