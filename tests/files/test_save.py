@@ -75,7 +75,7 @@ def test_predict_files_are_a_twentieth_larger_than_twenty_kilobytes_of_parameter
     rows = np.random.default_rng(0).normal(size=(60, 20)).astype("float32")
     sizes = {"hidden_layer_sizes": (200,)} if kind is not sknet.NetClassifier else {"module": Wide}
     with quiet():
-        small = kind(**sizes, max_iter=2, random_state=0).fit(rows, np.arange(60) % 3)
+        small = kind(**sizes, max_iter=2, lr=1e-3, random_state=0).fit(rows, np.arange(60) % 3)
     assert 16_000 < n_bytes(small) < 20_000
     sknet.save(small.freeze() if freezes else small, tmp_path / "it", include="predict")
     assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(small)
@@ -88,7 +88,7 @@ def test_predict_files_are_a_twentieth_larger_than_twenty_kilobytes_of_parameter
 def test_slim_pickles_are_a_fifth_larger_than_ten_kilobytes_of_parameters(kind, protocol):
     rows = np.random.default_rng(0).normal(size=(60, 20)).astype("float32")
     with quiet():
-        small = kind((100,), max_iter=2, random_state=0).fit(rows, np.arange(60) % 3)
+        small = kind((100,), max_iter=2, lr=1e-3, random_state=0).fit(rows, np.arange(60) % 3)
     slim = small.slim()
     assert n_bytes(small) > 8_000
     if protocol >= 4:  # older protocols write bytes as text
@@ -132,7 +132,7 @@ def test_what_only_another_pickler_can_write_is_left_to_it():
 
 def test_slim_pickles_of_small_networks(tmp_path):
     with quiet():
-        small = sknet.MLPClassifier((3,), dropout=0.5, max_iter=3, random_state=0).fit(X, Y)
+        small = sknet.MLPClassifier((3,), dropout=0.5, max_iter=3, lr=1e-3, random_state=0).fit(X, Y)
         slim = small.slim()
         other = slim.slim()
         for estimator in (slim, other):
