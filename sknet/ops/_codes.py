@@ -169,4 +169,6 @@ def paired_matmul(codes: Any, pairs: Any, blocks: Blocks) -> Tensor:
     It has the bits of `coded_matmul` in native code, takes time for one bin of each block instead of all, and
     has no gradient.
     """
-    return bind(_paired, (as_tensor(codes), as_tensor(pairs)), {"blocks": blocks})
+    codes, pairs = as_tensor(codes), as_tensor(pairs)
+    check_floating("paired_matmul", pairs)
+    return bind(_paired, (codes, pairs), {"blocks": blocks})

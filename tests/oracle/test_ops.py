@@ -19,6 +19,7 @@ def test_exceptions_have_a_reason():
         "uniform_draws": "a stream of its own",
         "gelu_tanh_gradient": "the gradient of gelu_tanh, compared there",
         "layer_norm_gradient": "the gradient of layer_norm, compared there",
+        "paired_matmul": "no counterpart",
         "put": "the adjoint of take, compared there",
         "max_pool_put": "the gradient of max_pool2d, compared there",
         "max_pool_take": "the second gradient of max_pool2d",
