@@ -359,7 +359,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             self.feature_importances_ = permutation_importances(
                 task, jobs, self.members_, self._mix, self.n_jobs
             )
-        self.members_ = [with_all_rows(member, task) for member in self.members_]
+        self.members_ = [with_all_rows(member, folds, task) for member in self.members_]
 
     def _with_validation(
         self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any, offset_val: Any
@@ -742,7 +742,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
 
 
 def _with_sums(task: Task, rows: np.ndarray) -> Task:
-    """Return a task whose table has sums of numbers, found on some rows, which no fold holds out."""
+    """Return a task whose table has sums of numbers, found on some rows, which all folds train on."""
     if task.table.n_rows >= MANY_ROWS:  # whose copies would take too much memory
         return task
     with blas_threads(1):

@@ -33,11 +33,12 @@ def have_neighbors(task: str, y: np.ndarray, loss: Loss, table: Any) -> bool:
 
 
 def of_all_folds(folds: list[Fold], n_rows: int) -> Fold:
-    """Return the rows that no fold holds out, and the others."""
-    is_held_out = np.zeros(n_rows, dtype=bool)
-    for _, held_out in folds:
+    """Return the rows that every fold trains on, and those that some fold holds out."""
+    n_training, is_held_out = np.zeros(n_rows, dtype=np.intp), np.zeros(n_rows, dtype=bool)
+    for training, held_out in folds:
+        n_training[training] += 1  # once, also if a row is repeated
         is_held_out[held_out] = True
-    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    return np.flatnonzero(n_training == len(folds)), np.flatnonzero(is_held_out)
 
 
 class Log(nn.Module):
@@ -154,11 +155,12 @@ def _model(network: TabularNet, like: Model) -> Model:
     )
 
 
-def with_all_rows(member: Member, task: Task) -> Member:
-    """Return neighbors that also compare with the rows that were held out, and other members as they are."""
+def with_all_rows(member: Member, folds: list[Fold], task: Task) -> Member:
+    """Return neighbors that compare with the rows of all folds, also held-out ones; others as they are."""
     if member.kind != NEIGHBORS:
         return member
-    own = np.arange(len(task.target.y))  # validation rows are behind these
+    own = np.unique(np.concatenate([rows for fold in folds for rows in fold]))
+    own = own[own < len(task.target.y)]  # validation rows are behind these
     weight = None if task.weight is None else task.weight[own]
     rows = Rows(encoded_rows(member.encoder, task.table, own), task.y[own], weight)
     module = member.model.module

@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, softmax
 from sklearn.metrics import log_loss
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, TimeSeriesSplit
 
 import sknet
 from sknet.core import no_grad
 from sknet.losses import LogLoss
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular._neighbors import COMMON, Distances, _network, _shares
+from sknet.tabular._neighbors import COMMON, Distances, _network, _shares, of_all_folds
 from sknet.tabular._predicting import mixed
 from sknet.tabular._training import Rows
 from tests.freezing.test_python import module_of
@@ -91,6 +91,30 @@ def test_no_row_is_compared_with_itself_out_of_folds():
     assert model.oof_score_ < 0.45
     [member] = neighbors_of(model)
     assert member.model.module.body[0].out_features == len(X)
+
+
+def test_rows_that_cv_leaves_out_are_not_looked_at():
+    table, labels = X[:1200].copy(), np.random.default_rng(0).integers(0, 3, 1200)
+    place = np.r_[:300, :300, 300:600, 300:600]  # each row twice; of those held out, one is in an embargo
+    table, labels = table.iloc[place].reset_index(drop=True), labels[place]
+    model = TabularClassifier(**QUICK, cv=[(np.arange(600), np.arange(600, 900))]).fit(table, labels)
+    assert model.oof_score_ < 0.45
+
+
+def test_final_neighbors_are_the_rows_of_some_fold():
+    folds = [(np.arange(100, 800), np.arange(900, 1100)), (np.arange(100, 1100), np.arange(1200, 1400))]
+    model = TabularClassifier(**QUICK, cv=folds).fit(X, Y)
+    [member] = neighbors_of(model)
+    assert member.model.module.body[0].out_features == 1200
+
+
+def test_all_folds_train_on_no_row_of_a_gap():
+    splits = list(TimeSeriesSplit(3, gap=50, test_size=100).split(X))
+    known, held_out = of_all_folds(splits, len(X))
+    np.testing.assert_array_equal(known, np.arange(1500 - 300 - 50))
+    np.testing.assert_array_equal(held_out, np.arange(1200, 1500))
+    repeated = [(np.array([4, 0, 0, 4]), np.array([3]))]
+    np.testing.assert_array_equal(of_all_folds(repeated, 6)[0], [0, 4])
 
 
 def test_networks_of_distances_have_the_gradients_of_differences():

@@ -52,6 +52,11 @@ def test_a_sum_is_found_and_worth_its_place(fitted):
     assert "east+north" in str(fitted.summary())
 
 
+def test_sums_are_found_on_no_row_of_a_gap():
+    gap = TabularRegressor(**QUICK, cv=[(np.arange(900), np.arange(1900, 3000))]).fit(X, WAVE)
+    assert not gap.encoder_[0].schema.sums  # of fewer than a thousand rows
+
+
 def test_its_values(fitted):
     encoder, own = fitted.encoder_[0], X[["east", "north"]].to_numpy()
     first, second, a, b = encoder.schema.sums[0]
