@@ -50,7 +50,12 @@ class Exchange(ABC):
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> None:
-        """Replace an array, `buffer`, by the sum of those of all workers, with the same bits on each.
+        """Replace an array by the sum of those of all workers, with the same bits on each.
+
+        Parameters
+        ----------
+        buffer : array of shape (n,)
+            Overwritten.
 
         Raises
         ------

@@ -292,27 +292,57 @@ class GraphDisplay(Display):
     @classmethod
     @named_errors
     def from_graph(cls, graph: Graph) -> Self:
-        """Show the operations of a captured graph, without drawing them yet.
+        """Show the operations of a captured graph.
 
-        `graph` is what `sknet.compile.capture` returns, or ``compiled_step_.gradient.graph`` of an estimator.
+        Parameters
+        ----------
+        graph : Graph
+            What `sknet.compile.capture` returns, or ``compiled_step_.gradient.graph`` of an estimator.
+
+        Returns
+        -------
+        display
+            Not drawn yet.
         """
         return cls(flow_of_graph(graph))
 
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the network of an `estimator` that was fitted on arrays, or of a Pipeline that ends with one.
+        """Draw the network of a fitted estimator.
 
-        `ax` and others are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted on arrays; or a Pipeline that ends with one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
         """
         network = network_of(estimator)
         return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw boxes and arrows into `ax`, or a new figure, and return the display.
+        """Draw boxes and arrows.
 
-        Further arguments are of the boxes: passed to matplotlib's ``text``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the boxes: passed to matplotlib's ``text``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         self.boxes_, self.arrows_ = [], []
@@ -347,7 +377,13 @@ class GraphDisplay(Display):
         return self
 
     def to_svg(self) -> str:
-        """Return the picture as ``<svg>``, whose letters and arrows have the colour of a page's text."""
+        """Return the picture as SVG, whose text and arrows take the colour of the page's text.
+
+        Returns
+        -------
+        str
+            The element ``<svg>``.
+        """
         width = max(len(text) for node in self.nodes for text in (node.label, node.shape)) * LETTER + 20
         bends = [place for route in self._routes.values() for place, _ in route]
         left = min([node.place for node in self.nodes] + [place + 0.4 for place in bends])

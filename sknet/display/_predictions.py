@@ -155,9 +155,19 @@ class IntervalDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw predictions, intervals and targets into `ax`, or a new figure, and return the display.
+        """Draw predictions, intervals and targets.
 
-        Further arguments are of the band: passed to matplotlib's ``fill_between``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the band: passed to matplotlib's ``fill_between``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
@@ -318,10 +328,23 @@ class AttributionDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, n_columns: int | None = None, most: int = 15, **kwargs: Any) -> Self:
-        """Draw the attributions into `ax`, or a new figure, and return the display.
+        """Draw the attributions.
 
-        Images are drawn with `n_columns` in a row, and of others `most` bars; further arguments are passed to
-        matplotlib's ``imshow`` or ``barh``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        n_columns : int, default=None
+            Images in a row.
+        most : int, default=15
+            Bars at most.
+        **kwargs : dict
+            Passed to matplotlib's ``imshow`` or ``barh``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------

@@ -114,9 +114,21 @@ class LossCurveDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, learning_rate: bool = False, **kwargs: Any) -> Self:
-        """Draw the curves into `ax`, or a new figure, and return the display.
+        """Draw the curves.
 
-        With `learning_rate`, its curve is drawn, too. Further arguments are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        learning_rate : bool, default=False
+            Whether to draw the learning rate, too.
+        **kwargs : dict
+            Of the curves: passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------
@@ -215,10 +227,22 @@ class LearningRateDisplay(Display):
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the range test of a fitted estimator, or else the rates of its fit, into `ax`.
+        """Draw the range test of a fitted estimator, or else the rates of its fit.
 
-        The `estimator` has a `LearningRateFinder` among its callbacks or none; it may be a Pipeline that ends
-        with one. Further arguments are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with a `LearningRateFinder` among its callbacks or without; or a Pipeline that ends with
+            one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
         """
         finder = found_callback(estimator, LearningRateFinder)
         if finder is not None:
@@ -230,10 +254,21 @@ class LearningRateDisplay(Display):
     @classmethod
     @named_errors
     def from_finder(cls, finder: LearningRateFinder, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the losses of a range test by rate, with the suggestion, into `ax`, or a new figure.
+        """Draw the losses of a range test by rate, with the suggestion.
 
-        `finder` is one of a fitted estimator's ``callbacks_``; further arguments are passed to matplotlib's
-        ``plot``.
+        Parameters
+        ----------
+        finder : LearningRateFinder
+            One of a fitted estimator's ``callbacks_``.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -312,9 +347,19 @@ class LearningRateDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the curves into `ax`, or a new figure, and return the display.
+        """Draw the curves.
 
-        Further arguments are passed to matplotlib's ``plot``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
         """
         ax = self._axes(ax)
         self.lines_ = {}

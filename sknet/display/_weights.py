@@ -68,8 +68,25 @@ class WeightsDisplay(Display):
     ) -> Self:
         """Draw a parameter of a fitted estimator's network.
 
-        `estimator` may be a Pipeline that ends with one. `parameter` is a path, such as ``"0.weight"``; None
-        is the first with two axes or more. `kind`, `image_shape`, `ax` and others are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; or a Pipeline that ends with one.
+        parameter : str, default=None
+            Its path, such as ``"0.weight"``; None is the first with two axes or more.
+        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
+            As for `plot`.
+        image_shape : tuple of int, default=None
+            As for `plot`.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -226,7 +243,21 @@ class GradientDisplay(Display):
     def from_estimator(cls, estimator: Any, *, relative: bool = False, ax: Any = None, **kwargs: Any) -> Self:
         """Draw what the `GradientMonitor` of a fitted estimator has measured.
 
-        `estimator` may be a Pipeline that ends with one; `relative`, `ax` and others are as for `plot`.
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted with a `GradientMonitor` among its callbacks; or a Pipeline that ends with one.
+        relative : bool, default=False
+            As for `plot`.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
 
         Raises
         ------
@@ -241,10 +272,21 @@ class GradientDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, *, relative: bool = False, **kwargs: Any) -> Self:
-        """Draw a curve for each parameter into `ax`, or a new figure, and return the display.
+        """Draw a curve for each parameter.
 
-        If `relative`, each norm is divided by that of the parameter. Further arguments are passed to
-        matplotlib's ``plot``.
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        relative : bool, default=False
+            Divide each norm by that of the parameter.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
 
         Raises
         ------

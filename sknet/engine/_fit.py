@@ -91,7 +91,15 @@ class History(dict[str, list[float]]):
             column.append(float(values.get(name, math.nan)))
 
     def amend(self, name: str, value: float) -> None:
-        """Add a `value` to the last epoch by its `name`, or replace it; epochs without it get NaN."""
+        """Add a number to the last epoch, or replace it.
+
+        Parameters
+        ----------
+        name : str
+            The name; earlier epochs without it get NaN.
+        value : float
+            The number.
+        """
         self.setdefault(name, [math.nan] * self.n_epochs)[-1] = float(value)
 
     @property
@@ -104,10 +112,18 @@ class History(dict[str, list[float]]):
         return History({name: list(values) for name, values in self.items()})
 
     def to_frame(self, library: str | None = None) -> Any:
-        """Return the history as a data frame of a `library`, one row per epoch.
+        """Return the history as a data frame, one row per epoch.
 
-        It is one of "pandas", where the epochs, counted from 1, are the index ``"epoch"``, or "polars", where
-        they are the first column; None is pandas if installed, else polars.
+        Parameters
+        ----------
+        library : {"pandas", "polars"} or None, default=None
+            The library of the frame; None is pandas if installed, else polars.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            In pandas the epochs, counted from 1, are the index; in polars they are the first column. Both
+            are called ``"epoch"``.
 
         Raises
         ------

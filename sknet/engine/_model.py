@@ -436,7 +436,10 @@ class Model(ForeignAttributes):
     def weights(self) -> Weights:
         """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
 
-        It has parameters, buffers, and the averages' state; `restore_weights` takes it.
+        Returns
+        -------
+        Weights
+            Parameters, buffers, and the averages' state; for `restore_weights`.
 
         Examples
         --------
@@ -469,9 +472,12 @@ class Model(ForeignAttributes):
         self.memory.restore_weights(weights)
 
     def copy(self) -> Self:
-        """Return an independent copy of module, state and random numbers.
+        """Return an independent copy: module, state and random numbers.
 
-        Trained further, it gives the same results as this one would.
+        Returns
+        -------
+        Model
+            Trained further, it gives the same results as this one would.
 
         Examples
         --------

@@ -64,8 +64,15 @@ class HoldsLists(PlainNumbers, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
 
-        If `deep`, there are also those of objects among them, as ``optimizer__lr`` or
-        ``callbacks__0__patience``.
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
+
+        Returns
+        -------
+        dict
+            Values by name.
         """
         found: dict[str, Any] = super().get_params(deep)
         if deep:
@@ -224,6 +231,23 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
             cls.fit = explained_call(cls.fit)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``optimizer__lr``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name; the message says what it is called here.
+        """
         names = self._get_param_names()
         for name in params:
             if name.partition("__")[0] not in names:
@@ -434,7 +458,17 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
         Its pickle is hardly larger than its parameters: the rest, about 1.5 kB, is compressed. It has no
         history; a fit that continues it begins with the state of the optimizer and the patience of a first
-        fit. This one stays as it is.
+        fit.
+
+        Returns
+        -------
+        estimator
+            Fitted. This one stays as it is.
+
+        Raises
+        ------
+        NotFittedError
+            If this one is not fitted.
 
         Examples
         --------

@@ -228,12 +228,24 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
-        """Predict labels for `X`, the most probable ones; for several labels a row, a 0/1 indicator."""
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        """
         return self._answered(X, "labels")
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
+        """Predict probabilities."""
         return self._answered(X, "probabilities")
 
     @available_if(gives_probabilities)
@@ -248,8 +260,20 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        `X`, `y` and `sample_weight` are as for `fit`: a row counts as the mean of the weights of its labels,
-        and missing labels, NaN, weigh nothing.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
+            weigh nothing.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         y, predicted, weight = targets_to_score(y), on_host(self.predict(X)), on_host(sample_weight)
         if (seen := score_weights(y, weight)) is not None:
@@ -274,7 +298,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def freeze(self) -> "FrozenClassifier":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
-        It is a `FrozenClassifier` with the parameters as they are now.
+        Returns
+        -------
+        FrozenClassifier
+            With the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
@@ -311,6 +338,7 @@ class Decisions(BaseClassifier):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
+        """Predict probabilities."""
         return self._answered(with_offset(X, offset), "probabilities")
 
     @available_if(gives_probabilities)

@@ -665,7 +665,17 @@ class SupportsCallbacks(CallbackSupportMixin):
         """Set callbacks of scikit-learn, `sklearn.callback`; those of sknet are the parameter `callbacks`.
 
         A fit is a task of theirs and every epoch in it another; a `partial_fit` is a fit of one epoch, as in
-        scikit-learn. No `callbacks` remove those that were set. The estimator is returned.
+        scikit-learn.
+
+        Parameters
+        ----------
+        *callbacks : object
+            Objects of scikit-learn's protocol; none removes those that were set.
+
+        Returns
+        -------
+        self
+            The estimator.
 
         Raises
         ------

@@ -95,10 +95,19 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return in_container(self, X, output, lambda: self.get_feature_names_out(layer=layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str = -2) -> Any:
-        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with the names and the number of features of the fit; `layer` is as
-        for `transform`.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int or str, default=-2
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
 
         Raises
         ------
@@ -118,9 +127,19 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         return np.zeros((1, self.n_features_in_)) if inputs is None else inputs.example
 
     def layer(self, layer: int | str = -2) -> "LayerOutput":
-        """Return a transformer whose output is that of a `layer`, for a pipeline; it is fitted already.
+        """Return a transformer whose output is that of a layer, for a pipeline.
 
         It has a copy of the network as it is now, and does not change when this estimator is fitted again.
+
+        Parameters
+        ----------
+        layer : int or str, default=-2
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
         """
         found = LayerOutput(self.freeze(), layer)
         if "feature_names_in_" in vars(self):
@@ -181,7 +200,17 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         return int(self.estimator.n_features_in_)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that there is such a layer; the network stays as it is, and `X` and `y` are not looked at.
+        """Check that there is such a layer; the network stays as it is.
+
+        Parameters
+        ----------
+        X, y : object, default=None
+            Not looked at.
+
+        Returns
+        -------
+        self
+            As it was.
 
         Raises
         ------
@@ -193,9 +222,19 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
 
     @follows_namespace
     def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return the output of the layer for inputs `X`; of several arrays the first.
+        """Return the output of the layer.
 
-        `lengths` are numbers of steps of sequences that are not padding, for a network that takes them.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding, for a network that takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first.
         """
         _check_feature_names(self, X, reset=False)
         if type(X) is np.ndarray or not is_array(X):
@@ -204,13 +243,34 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         return to_device(self.estimator.transform(given, layer=self.layer), device_of(X))
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None) -> Any:
-        """Return what `transform` returns for `X` and `lengths`; `y` is not looked at."""
+        """Return what `transform` returns; the network stays as it is.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `transform`.
+        y : object, default=None
+            Not looked at.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
         return self.fit().transform(X, **({} if lengths is None else {"lengths": lengths}))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return names for the columns that `transform` returns, ``"layeroutput0"``, ...
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with the names and the number of features of the network's fit.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the network's fit.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            ``"layeroutput0"``, ...
         """
         _check_feature_names_in(self, input_features, generate_names=False)
         return feature_names(self, self.estimator._layer_shape(self.layer), self.layer)

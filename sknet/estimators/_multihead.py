@@ -282,11 +282,21 @@ class MultiHeadNet(NetOptions, SequenceFit):
         sample_weight_val: Any = None,
         lengths_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state; return the estimator.
+        """Train for one epoch on a part of the data, continuing from the current state.
 
-        `X`, `y`, `sample_weight`, `lengths`, and `X_val`, `y_val`, `sample_weight_val` and `lengths_val` are
-        as for `fit`. In the first call, `classes` has all labels that will occur, by the names of the heads
-        that have classes.
+        Parameters
+        ----------
+        X, y, sample_weight, lengths
+            A part of the rows, as for `fit`.
+        classes : dict of array-like, default=None
+            In the first call: all labels that will occur, by the names of the heads that have classes.
+        X_val, y_val, sample_weight_val, lengths_val
+            As for `fit`.
+
+        Returns
+        -------
+        self
+            The estimator.
         """
         self._check_classes(classes)
         return self._fit_part(
@@ -327,10 +337,20 @@ class MultiHeadNet(NetOptions, SequenceFit):
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict the targets of all heads, as a dict of arrays or a data frame, as y was given.
+        """Predict the targets of all heads.
 
-        They are the label of largest output of heads with classes, and what the losses of others estimate.
-        `X` and `lengths` are as for `fit`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray, or data frame
+            As y was given: the label of largest output of heads with classes, and what the losses of others
+            estimate.
         """
         found = self._answered(with_lengths(X, lengths), "labels")
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
@@ -338,9 +358,19 @@ class MultiHeadNet(NetOptions, SequenceFit):
     @available_if(has_classes)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict the probabilities of heads with classes: arrays of shape (n_samples, n_classes) by name.
+        """Predict the probabilities of heads with classes.
 
-        Columns are in the order of `classes_`; `X` and `lengths` are as for `fit`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
         """
         return self._answered(with_lengths(X, lengths), "probabilities")
 
@@ -348,10 +378,24 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return numbered(self, X, target, self._targets.n_outputs, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return the mean of the scores of all heads: accuracies, and R2 of numbers; 1 at best.
+        """Return the mean of the scores of all heads: accuracies, and R2 of numbers.
 
-        `X`, `y`, `sample_weight` and `lengths` are as for `fit`; missing targets are not scored. Of times and
-        events it is the concordance, see `Cox.score`; other heads whose losses alone read y are left out.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        float
+            1 at best. Of times and events it is the concordance, see `Cox.score`; other heads whose losses
+            alone read y are left out.
 
         Raises
         ------
@@ -361,9 +405,23 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return float(np.mean(list(self.scores(X, y, sample_weight, lengths=lengths).values())))
 
     def scores(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> dict[str, float]:
-        """Return the score of each head by its name: its accuracy, or R2 of numbers.
+        """Return the score of each head: its accuracy, or R2 of numbers.
 
-        `X`, `y`, `sample_weight` and `lengths` are as for `score`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
+            Inputs, as for `fit`.
+        y : dict of array-like, or data frame
+            Targets of all heads; missing ones are not scored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            Number of steps of each sequence in X that are not padding.
+
+        Returns
+        -------
+        dict of float
+            By the names of the heads.
 
         Raises
         ------

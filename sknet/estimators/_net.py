@@ -40,10 +40,22 @@ class NetOptions(WithEncoder, NamedOptions):
     module: Any
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``module__hidden``; the estimator is returned.
+        """Set parameters, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
 
-        `params` has values by name: a class becomes an ``nn.ModuleFactory`` when an argument of its
-        constructor is set, which raises a ValueError for a module that is built already.
+        Parameters
+        ----------
+        **params : dict
+            New values; a class becomes an ``nn.ModuleFactory`` when an argument of its constructor is set.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name, or the module is one that is built already.
         """
         module = params.get("module", self.module)
         inside = [name for name in params if name.startswith("module__")]

@@ -376,10 +376,18 @@ class NamedOptions(BaseNet):
     device: str | None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr``; the estimator is returned.
+        """Set parameters, also nested ones such as ``optimizer__lr``.
 
-        `params` has values by name: a loss, optimizer or encoder that is a name becomes an object when one of
-        its own parameters is set.
+        Parameters
+        ----------
+        **params : dict
+            New values; a loss, optimizer or encoder that is a name becomes an object when one of its own
+            parameters is set.
+
+        Returns
+        -------
+        self
+            The estimator.
         """
         for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES), ("encoder", ENCODERS)):
             value = params.get(option, getattr(self, option, None))

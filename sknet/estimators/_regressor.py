@@ -68,18 +68,40 @@ class BaseRegressor(RegressorMixin, BaseNet):
 
     @follows_namespace
     def predict(self, X: Any) -> Any:
-        """Predict targets for `X`, what the loss estimates: means, medians or quantiles."""
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles.
+        """
         return self._answered(X, "means")
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_predictions(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination of the predictions, R2: 1 at best, 0 for the mean of y.
+        """Return the coefficient of determination of the predictions, R2.
 
-        `X`, `y` and `sample_weight` are as for `fit`; missing targets, NaN, weigh nothing. Several outputs
-        are averaged. If the loss alone reads y, it is the concordance of times and events, see `Cox.score`,
-        else minus the mean loss.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y: of times and events the concordance, see `Cox.score`, of others minus the mean loss.
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
@@ -113,7 +135,10 @@ class BaseRegressor(RegressorMixin, BaseNet):
     def freeze(self) -> "FrozenRegressor":
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
-        It is a `FrozenRegressor` with the parameters as they are now.
+        Returns
+        -------
+        FrozenRegressor
+            With the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
@@ -147,15 +172,21 @@ class UncertainRegressor(BaseRegressor):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``; another one raises a ValueError.
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
         offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
 
         Returns
         -------
-        prediction, std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
-            With `return_std` deviations, too.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            For `return_std` with another loss.
         """
         X = with_offset(X, offset)
         prediction = self._answered(X, "means")
@@ -165,10 +196,24 @@ class UncertainRegressor(BaseRegressor):
         return prediction, self._answered(X, "deviations")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return the coefficient of determination of the predictions, R2: 1 at best, 0 for the mean of y.
+        """Return the coefficient of determination of the predictions, R2.
 
-        `X`, `y`, `sample_weight` and `offset` are as for `fit`; missing targets, NaN, weigh nothing. Several
-        outputs are averaged. If the loss alone reads y, such as times and events, it is minus the mean loss.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
+            reads y, such as times and events, minus the mean loss.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
@@ -176,15 +221,30 @@ class UncertainRegressor(BaseRegressor):
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
         """Predict several times with dropout as in training: Monte-Carlo dropout.
 
-        Norms go on with their running statistics. The spread of the draws tells how sure the network is:
-        means and deviations over the axis of the `n_draws`, the first, summarize them. `X` are inputs as for
-        `fit`, and `random_state` decides what is dropped (Y. Gal, Z. Ghahramani, "Dropout as a Bayesian
-        approximation", ICML 2016).
+        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        n_draws : int, default=30
+            Number of draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Decides what is dropped.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_samples, ...)
+            Predictions; means and deviations over the first axis summarize them.
 
         Raises
         ------
         ValueError
             If the network has no dropout.
+
+        Notes
+        -----
+        Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
         """
         check_is_fitted(self)
         return self._drawn(X, "means", n_draws, random_state)

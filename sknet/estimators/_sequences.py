@@ -26,19 +26,48 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
-        """Return the output of a layer, as `transform` of other classifiers does, for inputs as for `fit`.
+        """Return the output of a layer: hidden activations, in evaluation mode.
 
-        `layer` is the number of a layer in the order in which the network calls its layers, -1 for the last,
-        or the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
-        another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-        hidden layer. A module that is called several times is named with the number of the call, ``"act:0"``.
-        Of several arrays that a layer returns, the first is returned, as `set_output` asks for it. `X` and
-        `lengths` are as for `fit`.
+        Nothing after the layer is computed.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int or str, default=-2
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or
+            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+            hidden layer. A module that is called several times is named with the number of the call,
+            ``"act:0"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
         """
         return super().transform(with_lengths(X, lengths), layer)
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
-        """Fit, and return what `transform` returns; `X`, `y`, `lengths` and `params` are as for `fit`."""
+        """Fit, and return what `transform` returns for the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As for `fit`.
+        **params : dict
+            More arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
         given = {} if lengths is None else {"lengths": lengths}
         return self.fit(X, y, **given, **params).transform(X, **given)
 
@@ -85,14 +114,23 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
             Inputs that say nothing, such as a black image or the means of the features; None is 0.
         target : label, int or array-like of shape (n_samples,), default=None
-            As for `input_gradient`, whose errors are raised, too.
+            As for `input_gradient`.
         n_steps : int, default=50
             Points on each line.
 
         Returns
         -------
         ndarray of the shape of X, or dict of those
-            Contributions (M. Sundararajan et al., ICML 2017). Of several inputs those that hold real numbers.
+            Contributions. Of several inputs those that hold real numbers.
+
+        Raises
+        ------
+        ValueError
+            As `input_gradient`; and if the baseline does not fit X.
+
+        Notes
+        -----
+        M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017.
         """
         return super().integrated_gradients(with_lengths(X, lengths), baseline, target, n_steps)
 
@@ -187,15 +225,24 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @follows_namespace
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict labels, those of largest output; for several labels a row, a 0/1 indicator.
+        """Predict labels.
 
-        `X`, `lengths` and `offset` are as for `fit`.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The label of largest output; for several labels a row, a 0/1 indicator.
         """
         return super().predict(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
+        """Predict probabilities."""
         return super().predict_proba(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
@@ -220,9 +267,17 @@ class SequenceClassifier(SequenceFit, Decisions):
 
     @follows_namespace
     def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return the network's raw outputs, as of `MLPClassifier`.
+        """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        `X`, `lengths` and `offset` are as for `fit`.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
         """
         return super().decision_function(with_lengths(X, lengths), offset=offset)
 
@@ -231,7 +286,19 @@ class SequenceClassifier(SequenceFit, Decisions):
     ) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.
 
-        `X`, `y`, `sample_weight`, `lengths` and `offset` are as for `fit`.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         return super().score(with_lengths(X, lengths), y, sample_weight, offset=offset)
 
@@ -266,13 +333,19 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         X, lengths, offset
             Inputs and an offset, as for `fit`.
         return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``; another one raises a ValueError.
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
 
         Returns
         -------
-        prediction, std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
-            With `return_std` deviations, too.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            For `return_std` with another loss.
         """
         return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
@@ -306,9 +379,21 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return R2, the share of the targets' variance that is explained: at most 1, the mean over outputs.
+        """Return R2, the share of the targets' variance that is explained.
 
-        `X`, `y`, `sample_weight`, `lengths` and `offset` are as for `fit`.
+        Parameters
+        ----------
+        X, lengths, offset
+            Inputs and an offset, as for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
@@ -381,21 +466,48 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
-        """Return the code of X, or the output of another layer, for `X` and `lengths` as for `fit`.
+        """Return the code of X, or the output of another layer.
 
-        `layer` is the number or the path of another layer, as for the `transform` of classifiers.
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
         """
         return super().transform(X, self._meant(layer), lengths=lengths)
 
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return what the decoder makes of codes."""
         return super().inverse_transform(with_lengths(X, lengths))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.
 
-        It is that of reconstructing X, padding excluded (for the squared error half of the mean square), or
-        with ``target="y"`` of y. `X`, `y`, `sample_weight` and `lengths` are as for `fit`.
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; padding counts nothing.
+        y : array-like of shape (n_samples, ...), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight))

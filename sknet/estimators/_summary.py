@@ -238,8 +238,18 @@ class Summarized(BaseEstimator):
 
         Nothing is computed: shapes follow from the weights, or from a pass that runs shape rules alone. Only
         a network whose code reads values is run on a row of zeros. For an ensemble for tables, the table has
-        the layers of the first network of each kind, with the parameters of all. It prints as a table, is
-        shown with the loss curve in notebooks, and its attributes hold the numbers.
+        the layers of the first network of each kind, with the parameters of all.
+
+        Returns
+        -------
+        EstimatorSummary
+            Prints as a table, and is shown with the loss curve in notebooks; its attributes hold the
+            numbers.
+
+        Raises
+        ------
+        NotFittedError
+            Before the fit, when there is no network yet.
 
         Examples
         --------

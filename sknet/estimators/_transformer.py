@@ -47,23 +47,57 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str | None = None) -> Any:
-        """Return the code of X, or the output of another layer, as `set_output` asks for it.
+        """Return the code of X, or the output of another layer.
 
-        `X` are inputs as for `fit`, and `layer` is the number or the path of another layer, as for the
-        `transform` of classifiers.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
         """
         return super().transform(X, self._meant(layer))
 
     def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
-        """Return names for the columns that `transform` returns: the class in small letters, with numbers.
+        """Return names for the columns that `transform` returns.
 
-        `input_features` are only compared with the names and the number of features of the fit; `layer` is as
-        for `transform`.
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
-        """Return a transformer, fitted already, whose output is the code or that of another `layer`."""
+        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
+
+        Parameters
+        ----------
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
+        """
         return super().layer(self._meant(layer))
 
 
@@ -164,6 +198,7 @@ class BaseTransformer(Coding, NamedOptions):
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any) -> Any:
+        """Return what the decoder makes of codes."""
         check_is_fitted(self)
         model, (_, head, result) = self.model_, prediction_of(self, DECODER)
         codes = checked_codes(
@@ -177,8 +212,19 @@ class BaseTransformer(Coding, NamedOptions):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.
 
-        It is that of reconstructing X (for the squared error half of the mean square), or with ``target="y"``
-        of y. `X`, `y` and `sample_weight` are as for `fit`.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
         """
         check_is_fitted(self)
         model, targets = self.model_, self._targets
@@ -205,7 +251,10 @@ class BaseTransformer(Coding, NamedOptions):
     def freeze(self) -> FrozenTransformer:
         """Return a transformer without any training state: small, picklable, fast for single rows.
 
-        It is a `FrozenTransformer` with the parameters as they are now.
+        Returns
+        -------
+        FrozenTransformer
+            With the parameters as they are now.
         """
         return self._frozen_as(FrozenTransformer, self._meant(None))
 

@@ -247,10 +247,14 @@ class FrozenPipeline:
     ) -> None:
         """Write one Python file with functions like the methods, which needs only NumPy.
 
-        The file at `path` is a module with `predict`, `predict_proba`, ..., which contains all parameters;
-        `layer` and `coverage` are as for the last step's `to_python`. Tables are arrays, lists of rows, data
-        frames, or dicts of columns by name. Where a step returns a sparse matrix, the file has an array, and
-        the network may round differently in the last digits.
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which contains all parameters.
+        layer : int or str, default=None
+            As for the last step's `to_python`: the layer whose output the file's `transform` returns.
+        coverage : float, default=None
+            As for the last step's `to_python`, of the file's `predict_interval` or `predict_set`.
 
         Raises
         ------
@@ -258,6 +262,11 @@ class FrozenPipeline:
             If a step or the network cannot be written.
         TypeError
             If the last step has no `to_python`.
+
+        Notes
+        -----
+        Tables are arrays, lists of rows, data frames, or dicts of columns by name. Where a step returns a
+        sparse matrix, the file has an array, and the network may round differently in the last digits.
         """
         write_atomically(Path(path), [self._as_python(layer, coverage).encode()])
 

@@ -103,10 +103,19 @@ class Loss(ParameterObject, ABC):
 
     @abstractmethod
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of every sample, summed over outputs, in the output's dtype and on its device.
+        """Return the loss of every sample, summed over outputs.
 
-        The `output`, what the network returned, has shape (n_samples, n_outputs); a `target` of shape
-        (n_samples,) matches one of shape (n_samples, 1). The result is differentiable in the output.
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            What the network returned, before any link.
+        target : Tensor or array of shape (n_samples,) or (n_samples, n_outputs)
+            The target values. A target (n_samples,) matches an output (n_samples, 1).
+
+        Returns
+        -------
+        Tensor of shape (n_samples,)
+            In the output's dtype and on its device; differentiable in the output.
 
         Raises
         ------

@@ -7,7 +7,18 @@ from sklearn.utils.validation import _num_samples
 
 
 class IndexableDict(dict[str, Any]):
-    """Arrays by name that are also indexed by rows, and have a length and a shape of rows."""
+    """Arrays by name that are also indexed by rows, and have a length and a shape of rows.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        As of a dict: arrays, frames or sparse matrices with one row a sample.
+
+    Raises
+    ------
+    ValueError
+        If there are no inputs, or their numbers of rows differ.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

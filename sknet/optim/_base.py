@@ -274,9 +274,17 @@ class Optimizer(BaseOptimizer):
         return rate_of(self.lr, progress)
 
     def init(self, params: Tree) -> OptimizerState:
-        """Return the state before the first update of `params`, a tree of arrays: every slot is zero.
+        """Return the state before the first update: every slot is zero.
 
-        Slots are on the parameters' devices and of their dtypes.
+        Parameters
+        ----------
+        params : tree of arrays
+            The parameters; nested dicts, lists and tuples, or one array.
+
+        Returns
+        -------
+        OptimizerState
+            With slots on the parameters' devices and of their dtypes.
 
         Raises
         ------

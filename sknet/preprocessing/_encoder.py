@@ -159,10 +159,19 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     _plan: Plan
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the encoding of every column; a fit that fails leaves the encoder unchanged.
+        """Fit the encoding of every column.
 
-        `X` is a frame of pandas, polars or any library with the dataframe interchange protocol, an array or a
-        sparse matrix; targets `y` are labels or numbers.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            A frame of pandas, polars or any library with the dataframe interchange protocol.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets: labels or numbers.
+
+        Returns
+        -------
+        self
+            The fitted encoder. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -175,8 +184,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit the encoding of every column, and encode the rows, none by its own target.
 
-        `X` and `y` are as for `fit`. Outputs to train on are returned: those of `transform` differ for
-        target-encoded columns.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            As for `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            Outputs to train on. Those of `transform` differ for target-encoded columns.
         """
         table, fitted = self._learn(X, y)
         return self._encoded(table, fitted)
@@ -212,7 +230,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return fitted
 
     def transform(self, X: Any) -> Any:
-        """Encode rows `X`, which have the columns of `fit`, as finite numbers: an array, or a CSR array.
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            Finite numbers.
 
         Raises
         ------
@@ -227,9 +255,19 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.read(self, X)
 
     def encode(self, table: Table, fitted: "dict[int, Crossed] | None" = None) -> Any:
-        """Encode a `table` that has been read with the schema of the fit; for estimators that read it once.
+        """Encode a table that has been read with the schema of the fit; for estimators that read it once.
 
-        `fitted` is the encoder fitted to these rows; the result is that of `transform`.
+        Parameters
+        ----------
+        table : Table
+            Rows.
+        fitted : dict of int to Crossed, default=None
+            The encoder fitted to these rows.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            As for `transform`.
         """
         return self._encoded(table, fitted)
 
@@ -269,10 +307,17 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         return self._schema.notes
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the outputs: ``age``, ``age_tree3``, ``age_missing``, ``city_Rome``, ...
+        """Return the names of the outputs.
 
-        Target-encoded columns are called ``zip_target``. `input_features` are None, or the names of the
-        columns, which must be those of `fit`.
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns, which must be those of `fit`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            Such as ``age``, ``age_tree3``, ``age_quantile0``, ``age_missing``, ``city_Rome``, ``zip_target``.
         """
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)

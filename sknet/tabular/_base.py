@@ -195,10 +195,23 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``sharp__epochs``; the estimator is returned.
+        """Set parameters, also nested ones such as ``sharp__epochs``.
 
-        `params` has values by name. If a nested parameter is set, "auto" becomes a `Members`, and the name of
-        a loss becomes the loss. A name that no parameter has is a ValueError, which suggests the right one.
+        Parameters
+        ----------
+        **params : dict
+            New values. If a nested parameter is set, "auto" becomes a `Members`, and the name of a
+            loss becomes the loss.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter with this name; the message suggests the right one.
         """
         names = self._get_param_names()
         for name in params:
@@ -671,7 +684,17 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def slim(self) -> Self:
         """Return a copy that predicts the same and has nothing that only training needs.
 
-        Its members have no history, and `oof_prediction_` has no rows. This one stays as it is.
+        Its members have no history, and `oof_prediction_` has no rows.
+
+        Returns
+        -------
+        estimator
+            Fitted. This one stays as it is.
+
+        Raises
+        ------
+        NotFittedError
+            If this one is not fitted.
         """
         check_is_fitted(self)
         other = type(self).__new__(type(self))

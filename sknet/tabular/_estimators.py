@@ -157,7 +157,21 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the accuracy: the share of rows with all labels right.
 
-        `X`, `y` and `sample_weight` are as for `fit`, the `offset` as for `predict`.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            The accuracy.
         """
         return _accuracy(self.predict(X, offset=offset), y, sample_weight)
 
@@ -286,10 +300,23 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R2, the share of the targets' variance that is explained: at most 1, the mean over outputs.
+        """Return R2, the share of the targets' variance that is explained.
 
-        `X`, `y` and `sample_weight` are as for `fit`, the `offset` as for `predict`; targets that are
-        missing, NaN, are not scored.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; those that are missing, NaN, are not scored.
+        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Weights of samples, or of targets.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            At most 1, the mean over outputs.
         """
         y = dense_targets(y)
         if (seen := score_weights(y, sample_weight)) is not None:

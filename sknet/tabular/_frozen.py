@@ -116,11 +116,14 @@ class FrozenTabular(Predicts):
     def to_python(self, path: str | os.PathLike[str], *, coverage: float | None = None) -> None:
         """Write one Python file with functions that do what the methods do, and that need NumPy alone.
 
-        The file at `path` holds all members and their encoders; its tables are arrays, lists of rows, data
-        frames, or dicts of columns by name. `coverage` is that of the intervals that its `predict_interval`
-        returns; None is 0.8, or no such function where the loss has learned quantiles of another one. Results
-        are the same to the bit, except for a single row, whose products native code adds up in another order,
-        and where an encoder returns sparse matrices: these differ in the last digits.
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all members and
+            their encoders. Tables are arrays, lists of rows, data frames, or dicts of columns by name.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
 
         Raises
         ------
@@ -128,6 +131,11 @@ class FrozenTabular(Predicts):
             If a level of a category is neither a string nor a number.
         ValueError
             If the loss has learned no interval of this coverage.
+
+        Notes
+        -----
+        Results are the same to the bit, except where an encoder returns sparse matrices: these differ in the
+        last digits.
         """
         write_atomically(Path(path), [self.as_python(None, coverage).encode()])
 

@@ -81,19 +81,36 @@ class Classifies(Predicts):
     _temperature = None  # members have theirs in the mix
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels, the most probable ones; for several labels a row, a 0/1 indicator.
+        """Predict labels.
 
-        `X` has the columns of the fit; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
-        the outputs of an ensemble that was fitted with an offset, and None adds 0. Columns of labels each
-        have their own.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
         return self._answered(X, "labels", offset)
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the mixed raw outputs: logits, or whatever the loss expects.
 
-        `X` and `offset` are as for `predict`. For two classes there is one column, positive where the second
-        is more likely; for several columns of labels a list of arrays.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs; None adds 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
+            For two classes one column, positive where the second is more likely.
         """
         return self._answered(X, "decisions", offset)
 
@@ -122,8 +139,12 @@ class Regresses(Predicts):
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict targets.
 
-        `X` has the columns of the fit; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
-        the outputs of an ensemble that was fitted with an offset, and None adds 0.
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Numbers added to the outputs of an ensemble that was fitted with an offset; None adds 0.
 
         Returns
         -------
