@@ -224,7 +224,18 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
 
     @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
-        """Return the logarithm of `predict_proba` for `X`, -inf where the probability underflows."""
+        """Return the logarithm of `predict_proba`, -inf where the probability underflows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
         probabilities = self.predict_proba(X)
         return namespace(probabilities).log(probabilities)
 

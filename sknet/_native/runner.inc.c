@@ -77,13 +77,6 @@ static void add_row_relu(const int64_t *one, int64_t start, int64_t count) {
         add_row_relu_double(one, start, count);
 }
 
-static void mask_positive(const int64_t *one) {
-    if (one[1] == 4)
-        mask_positive_float(at(one[2]), at(one[3]), at(one[4]), at(one[5]), one[6]);
-    else
-        mask_positive_double(at(one[2]), at(one[3]), at(one[4]), at(one[5]), one[6]);
-}
-
 static int is_finite(const int64_t *one) {
     return one[1] == 4 ? is_finite_float(one[2], one[3], one[4]) : is_finite_double(one[2], one[3], one[4]);
 }
@@ -171,7 +164,7 @@ static int carry_out(const int64_t *one, int64_t step, int64_t counter) {
     case COUNTER: *(int64_t *)at(one[2]) = counter + step; return 1;
     case NOTHING: return 1;
     case ADD_ROW_RELU: add_row_relu(one, 0, one[5] * one[6]); return 1;
-    case MASK_POSITIVE: mask_positive(one); return 1;
+    case MASK_POSITIVE: mask_positive_part(one, 0, one[6]); return 1;
     case DROPOUT: drop(one, 0, one[3]); return 1;
     case CHAIN: chain(one, 0, one[2]); return 1;
     case MOMENTS:

@@ -350,7 +350,7 @@ class Network(_HoldsPrograms):
         """Return the result of a pass and a head for all rows, those of similar lengths together."""
         if by is run and not self._is_host and self._are_few(X):
             found = self._on_host()
-            if found is not None:
+            if found is not None and structure_of(None, head) is not None:
                 return found.compute(X, name, head)
         if self._is_host and type(X) is dict and n_rows(X) >= LEAST_ROWS:
             found = _by_width(self, X, lambda part: self._computed(part, name, head, by), by)
@@ -433,7 +433,7 @@ class Network(_HoldsPrograms):
         if not are_arrays(X) or n_rows(X) * flat.size > MOST_PRODUCTS:
             return False
         # Where rows have several positions, as images do, each reads the parameters.
-        width = max(length for shape in self.layout.shapes.values() for length in (*shape, 1))
+        width = max((length for shape in self.layout.shapes.values() for length in shape), default=1)
         positions = -(-(CHUNK_ELEMENTS // self.rows_at_once(X)) // width)
         return bool(n_rows(X) * positions * flat.size <= MOST_PRODUCTS)
 

@@ -8,8 +8,9 @@ import scipy.sparse
 
 import sknet
 from sknet import neural_network, nn
+from sknet.core import Tensor
 from sknet.device import Device, active, to_device, to_host
-from sknet.losses import Ordinal, Quantile
+from sknet.losses import Ordinal, Quantile, SquaredError
 from sknet.optim import EMA, SGD, Adam
 from tests.devices.fake import FakeArray, counted
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet
@@ -355,6 +356,24 @@ def test_other_rows_are_predicted_on_the_device(name, place, limits):
     assert_counts(lambda: there.predict_proba(X[:few]), launches=True, reads=2)
     if name == "images":
         assert_counts(lambda: there.predict_proba(X[:1]), launches=False, reads=1)
+
+
+def test_losses_of_users_and_frozen_networks_are_predicted_on_the_device(place, limits):
+    X, y = TABLES["regression"]
+    limits(FEW, 1 << 20)
+    factor = to_device(np.full(1, 2.0, "float32"), place)
+
+    class Doubled(SquaredError):
+        def predict(self, output):
+            return output * Tensor(factor)
+
+    with quiet():
+        there = estimator_for("regression", device=str(place), dtype="float32", loss=Doubled()).fit(X, y)
+    few = there.predict(X[:3])
+    np.testing.assert_allclose(few, there.predict(X)[:3], rtol=1e-5)
+    for parameter in there.model_.module.parameters():
+        parameter.requires_grad = False
+    np.testing.assert_allclose(there.predict(X[:3]), few, rtol=1e-6)
 
 
 def test_pickles_hold_the_hosts_arrays(place):

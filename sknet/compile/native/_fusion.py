@@ -222,7 +222,7 @@ class Fields(NamedTuple):
     counts: tuple[int, ...]
     addresses: tuple[int, ...]
     overwritten: int = 0
-    row: int = 0  # the length of a row, of which counts are multiples
+    row: int = 0  # the length of the rows that are counted
 
 
 FIELDS = {
@@ -286,16 +286,14 @@ def _whole(parts: list[list[Row]]) -> list[Row]:
         for each in fields.counts:
             row[each] = sum(part[each] for part in rows)
         if fields.overwritten and (start := row[fields.overwritten]):
-            overwritten.append((start, start + _length(rows[0]) * row[1]))
+            overwritten.append((start, start + max(map(_length, rows)) * row[1]))
             row[fields.overwritten] = 0
         found.append(row)
-    uses = [
-        use
-        for row in found
-        for use in (_uses_of_relu(row) if row[0] == Kind.ADD_ROW_RELU else uses_of(row)[1])
-    ]
+    of_each = [_uses_of_relu(row) if row[0] == Kind.ADD_ROW_RELU else uses_of(row)[1] for row in found]
+    uses = [use for each in of_each for use in each]
     is_read = any(x < end and start < x_end for x, _, x_end, _ in uses for start, end in overwritten)
-    same = len(set(map(_length, found))) == 1 and not is_read and are_apart(uses, uses)
+    is_known = all(of_each)  # an instruction whose own arrays overlap tells no uses
+    same = is_known and len(set(map(_length, found))) == 1 and not is_read and are_apart(uses, uses)
     return found if same else []
 
 

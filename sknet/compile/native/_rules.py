@@ -253,7 +253,7 @@ WORTH, WORTH_A_THREAD = 1 << 20, 1 << 22  # multiplications of one of two shares
 
 
 def _divide(tape: Tape, row: list[int]) -> None:
-    """Let threads share a large product, by sizes alone, so that its bits do not depend on their number."""
+    """Let threads share a large product, by sizes alone where its bits depend on the shares."""
     # The inner length is never divided: BLAS's own threads do that in another order than one.
     batch, rows, inner, columns = row[12:16]
     count = math.prod((row[7], row[25], batch, rows, inner, columns))
