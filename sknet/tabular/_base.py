@@ -168,7 +168,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     members_ : list of Member
         The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
     mix_ : dict of str to float
-        Weight of each kind, without one that is left out.
+        Weight of each kind, without one that is left out, such as neighbors that would have the weight 0.
     feature_importances_ : ndarray of shape (n_features_in_,)
         How much the loss of held-out rows rises where a column has the values of other rows, as shares of
         the sum over the columns.
@@ -599,6 +599,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         # Rows whose weights cancel, or are zero, count alike: no mix is better by them.
         weight = None if task.weight is None or not task.weight[rows].sum() > 0 else task.weight[rows]
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
+        if mix.weights.get(NEIGHBORS) == 0.0:  # they would hold the rows of the fit for nothing
+            mix = mix.without(NEIGHBORS)
+            trained = [members for job, members in zip(jobs, trained, strict=True) if job.kind != NEIGHBORS]
         self._schema, self._loss_function = task.schema, task.loss
         self.members_ = [member for members in trained for member, _ in members]
         self.encoder_ = [members[0][0].encoder for members in trained]

@@ -51,7 +51,8 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     neighbors : "auto" or None, default="auto"
         Whether the shares of the classes among similar rows are mixed as well: with "auto", of several
         classes with log loss, from 1,000 rows of up to 200 columns on and below 20,000, where no column has
-        a direction and there is no offset. The model then holds the encoded rows of the fit.
+        a direction and there is no offset. The model then holds the encoded rows of the fit, unless the mix
+        has no use for them.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights.
 

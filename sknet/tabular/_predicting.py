@@ -185,8 +185,13 @@ class Mix:
     def factor(self, kind: str) -> float:
         return self.weights[kind] / self.temperatures[kind]
 
+    def without(self, kind: str) -> "Mix":
+        """Return the mix without a kind whose weight is 0."""
+        parts = (self.weights, self.temperatures)
+        return Mix(*({name: value for name, value in part.items() if name != kind} for part in parts))
+
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        parts = [self.factor(kind) * output for kind, output in outputs.items() if self.weights[kind]]
+        parts = [self.factor(kind) * outputs[kind] for kind, weight in self.weights.items() if weight]
         return np.sum(parts, axis=0)
 
 

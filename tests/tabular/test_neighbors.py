@@ -17,7 +17,7 @@ from sknet.core import no_grad
 from sknet.losses import LogLoss
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from sknet.tabular._neighbors import COMMON, Distances, _network, _shares, of_all_folds
-from sknet.tabular._predicting import mixed
+from sknet.tabular._predicting import Mix, mixed
 from sknet.tabular._training import Rows
 from tests.freezing.test_python import module_of
 
@@ -89,8 +89,6 @@ def test_no_row_is_compared_with_itself_out_of_folds():
     known = np.isfinite(model.oof_prediction_[:, 0])
     assert 250 <= known.sum() <= 350
     assert model.oof_score_ < 0.45
-    [member] = neighbors_of(model)
-    assert member.model.module.body[0].out_features == len(X)
 
 
 def test_rows_that_cv_leaves_out_are_not_looked_at():
@@ -115,6 +113,27 @@ def test_all_folds_train_on_no_row_of_a_gap():
     np.testing.assert_array_equal(held_out, np.arange(1200, 1500))
     repeated = [(np.array([4, 0, 0, 4]), np.array([3]))]
     np.testing.assert_array_equal(of_all_folds(repeated, 6)[0], [0, 4])
+
+
+def useless(outputs, *args):
+    mix = mixed({kind: output for kind, output in outputs.items() if kind != "neighbors"}, *args)
+    return Mix({**mix.weights, "neighbors": 0.0}, {**mix.temperatures, "neighbors": 1.0})
+
+
+def test_neighbors_of_no_weight_are_not_kept(tmp_path, monkeypatch):
+    without = TabularClassifier(**QUICK, neighbors=None).fit(X, Y)
+    monkeypatch.setattr("sknet.tabular._base.mixed", useless)
+    model = TabularClassifier(**QUICK).fit(X, Y)
+    assert {member.kind for member in model.members_} == {*model.mix_} == {*model.temperature_} == {"smooth"}
+    assert len(model.encoder_) == len(without.encoder_)
+    np.testing.assert_array_equal(model.predict_proba(X), without.predict_proba(X))
+    np.testing.assert_array_equal(model.oof_prediction_, without.oof_prediction_)
+    np.testing.assert_array_equal(model.feature_importances_, without.feature_importances_)
+    for each, other in [(model, without), (model.slim(), without.slim())]:
+        assert len(pickle.dumps(each)) < 1.01 * len(pickle.dumps(other))
+        assert "neighbors: " not in str(each.summary())
+        sknet.save(each, tmp_path / "model")
+        np.testing.assert_array_equal(sknet.load(tmp_path / "model").predict(X), model.predict(X))
 
 
 def test_networks_of_distances_have_the_gradients_of_differences():
