@@ -52,9 +52,8 @@ def _is_of(member: Member, fold: int) -> bool:
 def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np.ndarray:
     """Return the rises of the loss of held-out rows of a fold, summed over these."""
     held_out, random_state = jobs[0].rows[1], np.random.RandomState(jobs[0].seeds[0])
-    n_rows = min(_affordable(task, jobs), len(held_out))
-    if any(member.kind == NEIGHBORS for member, _ in members):  # a comparison with all rows takes longer
-        n_rows = -(-n_rows // SLOWER)
+    is_slow = any(member.kind == NEIGHBORS for member, _ in members)  # which are compared with all rows
+    n_rows = min(_affordable(task, jobs, SLOWER if is_slow else 1), len(held_out))
     rows = random_state.choice(held_out, n_rows, replace=False)
     donors = random_state.choice(held_out, n_rows, replace=False)
     rises, total = np.zeros(len(task.schema.features)), 0.0
@@ -69,13 +68,13 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
     return rises * (n_rows / total) if total else rises
 
 
-def _affordable(task: Task, jobs: Sequence[Job]) -> int:
+def _affordable(task: Task, jobs: Sequence[Job], slower: int) -> int:
     """Return how many rows of a fold may be predicted for each column, in a small part of the time."""
     n_columns = len(task.schema.features)
     passes = min(task.settings[job.kind].epochs * len(job.rows[0]) for job in jobs)
     affordable = int(SHARE * PASSES_OF_A_STEP * passes / n_columns)
     fewest = min(FEWEST_ROWS, FEWEST_PREDICTIONS // n_columns)
-    return max(1, fewest, min(affordable, MOST_ROWS))
+    return max(1, fewest, min(affordable, MOST_ROWS) // slower)
 
 
 def _rises(

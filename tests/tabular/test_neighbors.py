@@ -16,6 +16,7 @@ import sknet
 from sknet.core import no_grad
 from sknet.losses import LogLoss
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular._importances import FEWEST_ROWS, _rises
 from sknet.tabular._neighbors import COMMON, Distances, _network, _shares, of_all_folds
 from sknet.tabular._predicting import Mix, mixed
 from sknet.tabular._training import Rows
@@ -81,6 +82,22 @@ def test_importances_count_them(fitted):
     """Held-out rows are compared with others only, so that noise has no importance."""
     importances = dict(zip(X.columns, fitted.feature_importances_, strict=True))
     assert importances["east"] + importances["north"] > 0.8
+
+
+@pytest.mark.parametrize("budget", [0.01, 1.0])
+def test_importances_permute_enough_rows(budget, monkeypatch):
+    permuted = []
+
+    def rises(task, firsts, rows, *args):
+        permuted.append(rows)
+        return _rises(task, firsts, rows, *args)
+
+    monkeypatch.setattr("sknet.tabular._importances._rises", rises)
+    model = TabularClassifier(**{**QUICK, "smooth": "auto"}, budget=budget).fit(X, Y)
+    assert model.mix_["neighbors"] > 0
+    sizes = np.array([len(np.unique(rows)) for rows in permuted])
+    assert len(sizes) == 2  # one for each fold
+    assert (sizes >= FEWEST_ROWS).all()
 
 
 def test_no_row_is_compared_with_itself_out_of_folds():
