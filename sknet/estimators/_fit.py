@@ -33,6 +33,7 @@ from sknet.optim.schedules import InverseTime
 from sknet.persistence import digest
 
 LOSS = "loss"
+FIRST_RATE = 0.02  # from which the default rate of fits of few epochs falls
 SCORE = "score"  # the estimator's own: accuracy or R2
 TAKEN = ("epoch", LOSS, "lr", "time")  # columns of a history other than scores
 HELD_OUT = "validation_"
@@ -258,9 +259,11 @@ class Recipe(NamedTuple):
 
 
 def first_rate(optimizer: BaseOptimizer) -> float:
-    """Return the rate from which that of an optimizer falls in time; 0 for all others."""
+    """Return the rate from which that of an optimizer falls as the default does; 0 for all others."""
     lr = vars(optimizer).get("lr")
-    return float(lr.lr) if isinstance(lr, InverseTime) else 0.0
+    if not isinstance(lr, InverseTime) or lr.lr > FIRST_RATE or lr.n_steps != round(1 / lr.lr):
+        return 0.0
+    return float(lr.lr)
 
 
 _known: dict[type, tuple[tuple[Any, ...], Recipe]] = {}  # the last parameters of each class, if all are plain

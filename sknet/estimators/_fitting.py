@@ -29,6 +29,7 @@ from sknet.engine._model_copies import rollback_of
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import check_weights, drawn_weights, filled, weighted_targets
 from sknet.estimators._fit import (
+    FIRST_RATE,
     HELD_OUT,
     LOSS,
     Compared,
@@ -168,7 +169,7 @@ def _decided(
 OF_CLASSES, OF_NUMBERS, LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS = 3.0, 5.0, 200, 1000, 4
 # The rate of the default optimizer is higher for fewer rows, up to a multiple, and at first for few epochs.
 LEAST_RATE, ROWS_OF_RATE, LARGEST_RATE = 1e-3, 2000, 5.0
-FIRST_RATE, FEW_EPOCHS = 0.02, 10
+FEW_EPOCHS = 10
 
 
 def _following(

@@ -11,6 +11,7 @@ from sklearn.model_selection import HalvingGridSearchCV as ScikitLearnHalving
 from sknet import MLPClassifier, MLPRegressor
 from sknet.callbacks import Checkpoint
 from sknet.model_selection import HalvingGridSearchCV
+from sknet.optim import Adam
 from sknet.optim.schedules import InverseTime, Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
@@ -54,6 +55,12 @@ def test_a_warm_start_goes_on_at_the_rates_of_the_first_fit():
     begun = MLPClassifier(max_iter=100, n_iter_no_change=1, warm_start=True, **SMALL | {"tol": 10.0})
     rates = begun.fit(NOISE, HALVES).set_params(max_iter=2).fit(NOISE, HALVES).history_["lr"]
     assert set(rates) == {0.005}
+
+
+def test_a_rate_of_the_users_is_not_continued_as_the_default():
+    own = MLPClassifier(max_iter=2, warm_start=True, optimizer=Adam(InverseTime(0.5, 2, 0.1)), **SMALL)
+    own.fit(NOISE, HALVES).set_params(optimizer="adam")
+    assert set(own.fit(NOISE, HALVES).history_["lr"][2:]) == {0.005}
 
 
 def test_parts_have_one_rate_before_and_after_a_fit():

@@ -363,12 +363,12 @@ def test_losses_of_users_and_frozen_networks_are_predicted_on_the_device(place, 
     limits(FEW, 1 << 20)
     factor = to_device(np.full(1, 2.0, "float32"), place)
 
-    class Doubled(SquaredError):
+    class DoubledError(SquaredError):
         def predict(self, output):
             return output * Tensor(factor)
 
     with quiet():
-        there = estimator_for("regression", device=str(place), dtype="float32", loss=Doubled()).fit(X, y)
+        there = estimator_for("regression", device=str(place), dtype="float32", loss=DoubledError()).fit(X, y)
     few = there.predict(X[:3])
     np.testing.assert_allclose(few, there.predict(X)[:3], rtol=1e-5)
     for parameter in there.model_.module.parameters():
