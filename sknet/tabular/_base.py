@@ -87,7 +87,7 @@ from sknet.tabular._neighbors import (
     of_all_folds,
     with_all_rows,
 )
-from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, mixed, spans_of
+from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, deciding, mixed, spans_of
 from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
@@ -596,8 +596,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             counts[job.kind][held_out] += 1
         rows = np.flatnonzero(next(iter(counts.values())))
         known = {kind: output[rows] / counts[kind][rows] for kind, output in outputs.items()}
-        # Rows whose weights cancel, or are zero, count alike: no mix is better by them.
-        weight = None if task.weight is None or not task.weight[rows].sum() > 0 else task.weight[rows]
+        weight = deciding(None if task.weight is None else task.weight[rows])
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
         if mix.weights.get(NEIGHBORS) == 0.0:  # they would hold the rows of the fit for nothing
             mix = mix.without(NEIGHBORS)

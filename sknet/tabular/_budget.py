@@ -17,7 +17,7 @@ from sknet.callbacks._callback import Answer
 from sknet.callbacks._logging import shared_bar
 from sknet.engine._scheduler import n_threads_for
 from sknet.tabular._members import MANY_ROWS, Job, Setting, Task
-from sknet.tabular._predicting import Mix, badness, mixed
+from sknet.tabular._predicting import Mix, badness, deciding, mixed
 from sknet.tabular._training import Member
 
 # The largest multiple of the default work that is worthwhile.
@@ -202,7 +202,7 @@ class Choice:
     def _has_no_gain(self) -> bool:
         """Tell whether the first fold's rows are predicted about as well without the kind."""
         task, rows = self._task, self._rows
-        weight = None if task.weight is None or not task.weight[rows].any() else task.weight[rows]
+        weight = deciding(None if task.weight is None else task.weight[rows])
         outputs = {kind: self._outputs[kind] for kind in task.settings}
         y, loss = task.y[rows], task.loss
         mix = mixed(outputs, y, weight, loss, self._by_error)

@@ -13,7 +13,7 @@ from sknet.engine._network import predict_rows
 from sknet.losses import LogLoss, Loss
 from sknet.optim import Adam
 from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, NEIGHBORS, Fold, Setting, Task
-from sknet.tabular._predicting import badness
+from sknet.tabular._predicting import badness, deciding
 from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_rows
 
 # Rows that distances are learned from at least, those that others are compared with, and the widest ones.
@@ -134,8 +134,7 @@ class NeighborTraining(Training):
         squares = np.exp(2.0 * to_host(model.module.scale.weight.data))
         few = slice(0, DECIDING)
         rows, y = self._held_out.take(few), self._held_out.y[few]
-        weight = None if self._held_out.weight is None else self._held_out.weight[few]
-        weight = None if weight is None or not weight.sum() > 0 else weight
+        weight = deciding(None if self._held_out.weight is None else self._held_out.weight[few])
         found = [_model(_network(self._rows, f**2 * squares, self._n_outputs), model) for f in FACTORS]
 
         def loss(each: Model) -> float:

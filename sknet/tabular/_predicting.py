@@ -226,6 +226,11 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
         return best_temperature(loss, output.astype(np.float64), y, weight)
 
 
+def deciding(weight: np.ndarray | None) -> np.ndarray | None:
+    """Return weights of held-out rows, or None where they cancel or are zero: such rows count alike."""
+    return None if weight is None or not weight.sum() > 0 else weight
+
+
 def badness(output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss) -> float:
     with no_grad(), np.errstate(under="ignore"):  # what is certain has no loss
         return mean_loss_of(loss, Tensor(output.astype(np.float64)), Tensor(y), weight)

@@ -538,6 +538,31 @@ def test_a_kind_without_weight_is_not_trained_in_other_folds(trained):
 
 
 @pytest.mark.usefixtures("is_large")
+@pytest.mark.parametrize("by_error", [False, True])
+def test_rows_whose_weights_cancel_count_alike_in_the_choice(by_error):
+    rows, y = np.arange(40), np.arange(400) % 3
+    right = 3.0 * np.eye(3)[y[rows]]
+    found = []
+    for weight in (None, np.zeros(400), np.resize([1.0, -1.0], 400)):
+        task = SimpleNamespace(
+            table=SimpleNamespace(n_rows=400),
+            weight=weight,
+            settings={"smooth": None, "sharp": None},
+            y=y,
+            loss=LogLoss().for_task("multiclass"),
+        )
+        jobs = [
+            Job(kind, fold, (rows, rows), (0,))
+            for kind, fold in itertools.product(("sharp", "smooth"), (0, 1))
+        ]
+        choice = _budget.Choice(task, jobs, by_error)
+        for job, outputs in [(jobs[0], np.roll(right, 1, axis=1)), (jobs[2], right)]:
+            choice.see(job, [outputs])
+        found.append(choice.is_needless)
+    assert found == [True, True, True]
+
+
+@pytest.mark.usefixtures("is_large")
 def test_the_choice_does_not_depend_on_threads():
     X, (one, two) = table_of_choice()[0], (fitted(large(), n_jobs=n) for n in (1, 4))
     assert one.mix_ == two.mix_ == {"smooth": 1.0}
