@@ -132,7 +132,8 @@ class NeighborTraining(Training):
     def _predicting(self) -> Model:
         model = self._model
         squares = np.exp(2.0 * to_host(model.module.scale.weight.data))
-        few = slice(0, DECIDING)
+        n_rows = self._held_out.n_rows
+        few = np.linspace(0, n_rows - 1, min(DECIDING, n_rows)).astype(np.intp)  # rows may be sorted
         rows, y = self._held_out.take(few), self._held_out.y[few]
         weight = deciding(None if self._held_out.weight is None else self._held_out.weight[few])
         found = [_model(_network(self._rows, f**2 * squares, self._n_outputs), model) for f in FACTORS]

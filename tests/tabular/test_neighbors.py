@@ -184,6 +184,27 @@ def test_a_weight_counts_as_so_many_rows():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("n_held_out", [300, 512, 800])
+def test_factors_are_decided_on_by_rows_of_everywhere(n_held_out, monkeypatch):
+    taken, take = [], Rows.take
+
+    def seen(self, chosen):
+        taken.append((self.n_rows, chosen))
+        return take(self, chosen)
+
+    monkeypatch.setattr(Rows, "take", seen)
+    order = np.argsort(Y, kind="stable")  # the first of them have one class
+    held_out = order[:: len(order) // n_held_out][:n_held_out]
+    cv = [(np.setdiff1d(np.arange(len(X)), held_out), held_out)]
+    TabularClassifier(**QUICK, cv=cv).fit(X, Y)
+    [places] = [np.arange(n)[chosen] for n, chosen in taken if n == n_held_out]
+    assert len(places) == min(n_held_out, 512)
+    assert (places[0], places[-1]) == (0, n_held_out - 1)
+    steps = np.diff(places)
+    assert steps.min() >= 1
+    assert steps.max() - steps.min() <= 1
+
+
 def test_rows_of_no_weight_are_no_neighbors():
     weight = np.ones(len(X))
     weight[::2] = 0
