@@ -218,6 +218,12 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             if name.partition("__")[0] not in names:
                 raise unknown_parameter(self, name.partition("__")[0])
         inside = {name.partition("__")[0] for name in params if "__" in name}
+        if NEIGHBORS in inside:
+            nested = sorted(name for name in params if name.startswith(f"{NEIGHBORS}__"))
+            raise ValueError(
+                f"Invalid parameter {nested[0]!r} for {type(self).__name__}: neighbors has no parameters of "
+                "its own. It must be 'auto' or None"
+            )
         for kind in inside & {*KINDS}:
             if isinstance(params.get(kind, getattr(self, kind)), str):
                 params[kind] = Members()

@@ -246,6 +246,18 @@ def test_they_are_no_ensemble_alone():
         TabularClassifier(neighbors=5).fit(X, Y)
 
 
+@pytest.mark.parametrize("value", ["auto", None])
+def test_they_have_no_parameters_of_their_own(value):
+    model = TabularClassifier(neighbors=value)
+    with pytest.raises(ValueError, match=r"'neighbors__epochs' for TabularClassifier: .* 'auto' or None"):
+        model.set_params(neighbors__epochs=3, n_folds=2)
+    assert model.neighbors is value
+    assert model.n_folds == "auto"
+    assert model.set_params(sharp__epochs=3, neighbors=None).sharp.epochs == 3
+    with pytest.raises(ValueError, match="Invalid parameter 'neighbors' for estimator TabularRegressor"):
+        TabularRegressor().set_params(neighbors__epochs=3)
+
+
 def test_repeated_folds_and_threads(fitted):
     fifth = np.arange(len(X)) % 5
     one = np.flatnonzero(fifth), np.flatnonzero(fifth == 0)
