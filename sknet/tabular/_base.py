@@ -137,9 +137,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         probability of the second. It holds for every input, up to rounding; columns of categories, dates
         and texts have no order, nor do missing values.
     n_folds : int or "auto", default="auto"
-        Number of folds: 3, or 4 for fewer than 1,000 rows or several classes without neighbors. Each holds
-        out a disjoint tenth of the rows (more of few rows, and a twentieth of 5,000 to 50,000 rows) from its
-        members.
+        Number of folds: 3, or 4 for fewer than 1,000 rows or several classes without neighbors; but 3 also
+        where it is the folds or weights that leave too few rows for neighbors. Each holds out a disjoint
+        tenth of the rows (more of few rows, and a twentieth of 5,000 to 50,000 rows) from its members.
     budget : float or str, default=1.0
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
         at most ten times the default work and at least one network of 30 updates.
@@ -164,7 +164,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     Attributes
     ----------
     encoder_ : list of TableEncoder
-        The encoder of each fold and kind.
+        The encoder of each fold and kind, and one of neighbors for all folds.
     members_ : list of Member
         The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
     mix_ : dict of str to float
@@ -506,7 +506,12 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         progress, choice = Progress(self.verbose, every), Choice(task, jobs, self._by_error())
         ordered = choice.ordered(jobs)
         fits = [partial(self._trained, task, job, begun, progress, choice) for job in ordered]
-        notes = [f"in the {job.kind} members of fold {job.fold}, counted from 0" for job in ordered]
+        notes = [
+            f"in the {job.kind} of all folds"
+            if job.kind == NEIGHBORS
+            else f"in the {job.kind} members of fold {job.fold}, counted from 0"
+            for job in ordered
+        ]
         try:
             trained = run_in_threads(fits, self.n_jobs, notes)
         finally:
@@ -867,8 +872,8 @@ def _rows(kind: str, members: Sequence[Member]) -> Iterator[LayerRow]:
 
 def _counts(members: Sequence[Member], mix: Mix, kind: str) -> str:
     n_folds = len({member.fold for member in members})
-    folds = f"{n_folds} folds" if n_folds > 1 else "one fold"
-    said = f"{len(members)} in {folds}, weight {mix.weights[kind]:.2g}"
+    folds = "all folds" if kind == NEIGHBORS else f"{n_folds} folds" if n_folds > 1 else "one fold"
+    said = f"{len(members)} {'of' if kind == NEIGHBORS else 'in'} {folds}, weight {mix.weights[kind]:.2g}"
     temperature = mix.temperatures[kind]
     return said if temperature == 1.0 else f"{said}, temperature {temperature:.3g}"
 

@@ -47,7 +47,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         The loss to minimize; see `sknet.losses`.
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 1 smooth one, or 2 for several classes of fewer than
-        1,000 rows, and 1 sharp one.
+        1,000 rows, and 1 sharp one. Neighbors are always one member, of all folds.
     neighbors : "auto" or None, default="auto"
         Whether the shares of the classes among similar rows are mixed as well: with "auto", of several
         classes with log loss, from 1,000 rows of up to 200 columns on and below 20,000, where no column has

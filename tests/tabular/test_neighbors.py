@@ -258,6 +258,25 @@ def test_they_have_no_parameters_of_their_own(value):
         TabularRegressor().set_params(neighbors__epochs=3)
 
 
+def test_they_belong_to_all_folds(fitted, capsys):
+    TabularClassifier(**{**QUICK, "verbose": True}).fit(X, Y)
+    said = capsys.readouterr().out
+    assert "(neighbors, all folds), loss = " in said
+    assert said.count("(smooth, fold ") == 2
+    assert "smooth: 2 in 2 folds, weight " in str(fitted.summary())
+    assert "neighbors: 1 of all folds, weight " in str(fitted.summary())
+
+
+def test_an_error_of_theirs_names_no_fold(monkeypatch):
+    def fail(*args):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("sknet.tabular._neighbors._start", fail)
+    with pytest.raises(RuntimeError, match="broken") as found:
+        TabularClassifier(**QUICK).fit(X, Y)
+    assert "in the neighbors of all folds" in found.value.__notes__
+
+
 def test_repeated_folds_and_threads(fitted):
     fifth = np.arange(len(X)) % 5
     one = np.flatnonzero(fifth), np.flatnonzero(fifth == 0)
