@@ -20,8 +20,10 @@ from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_
 LEAST_ROWS, MOST_KEYS, WIDEST = FEW_ROWS // 2, 4000, 200
 # The share of a row that all classes have in common, so that no logarithm is infinite.
 COMMON = 0.01
-# Factors of the distances, since rows are closer to the nearest of more rows, and rows that decide on them.
-FACTORS, DECIDING = (1.0, 1.25, 1.6), 512
+# Factors of the distances, since rows are closer to the nearest of more rows, and rows that decide on them:
+# 512 are too few, since the first and even ones of 1,200 of covertype choose different factors.
+FACTORS, DECIDING = (1.0, 1.25, 1.6), 2048
+STARTING = 512  # rows whose nearest ones tell the scale of distances
 LEAST_SQUARE = 1e-3  # of the distance of the nearest rows; most may have the same encoding
 
 
@@ -119,7 +121,7 @@ class NeighborTraining(Training):
         X, y, bias = _weighted(training)
         order = random_state.permutation(len(y))
         keys, others = np.split(order, [min(MOST_KEYS, len(y) // 2)])
-        start = _start(X[keys], X[others[:DECIDING]])
+        start = _start(X[keys], X[others[:STARTING]])
         network = Distances(X[keys], _shares(y[keys], n_outputs), bias[keys], start)
         weight = None if training.weight is None else np.exp(bias[others])
         own = Rows(X[others], y[others], weight)

@@ -186,6 +186,7 @@ def test_a_weight_counts_as_so_many_rows():
 
 @pytest.mark.parametrize("n_held_out", [300, 512, 800])
 def test_factors_are_decided_on_by_rows_of_everywhere(n_held_out, monkeypatch):
+    monkeypatch.setattr("sknet.tabular._neighbors.DECIDING", 512)
     taken, take = [], Rows.take
 
     def seen(self, chosen):
