@@ -6,9 +6,10 @@ import onnxruntime
 from sknet.compile._symbolic import graph_of_any_rows
 from sknet.core import Tensor
 from sknet.onnx._export import exported, model_of
+from sknet.onnx._reading import NEWEST, OLDEST, READ
 from tests.trees import leaves
 
-__all__ = ["arrays_of", "model_of_function", "names_and_arrays", "run"]
+__all__ = ["NEWEST", "OLDEST", "READ", "arrays_of", "model_of_function", "names_and_arrays", "run"]
 
 
 def run(model, *arrays):

@@ -9,9 +9,8 @@ from onnx import helper
 
 from sknet import onnx
 from sknet.exceptions import LoadError, ShapeError
-from sknet.onnx._reading import NEWEST, OLDEST, READ
 from tests.fuzz.operators import DRAWS
-from tests.onnx.runtime import run
+from tests.onnx.runtime import NEWEST, OLDEST, READ, run
 from tests.onnx.test_load import made, node, normal
 
 CUBES = ("n", 3, 4)
