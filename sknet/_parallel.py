@@ -19,8 +19,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
-import numpy as np
-
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -247,26 +245,14 @@ def libraries() -> Any:
 
 
 @cache
-def _architectures() -> frozenset[Any]:
+def architectures() -> frozenset[Any]:
     """Return the names of the processors that the kernels of BLAS are for."""
     return frozenset(each.get("architecture") for each in libraries().info() if each["user_api"] == "blas")
 
 
 def small_limit() -> int:
     """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
-    return SMALL if _architectures() & WITH_SMALL_KERNELS else 0
-
-
-@cache
-def has_even_products() -> bool:
-    """Tell whether parts of a product of single precision are known to have the bits of the whole."""
-    # Those kernels add up numbers in an order that rows and columns do not change, but for small products.
-    # Versions that have others up to 28 * 512**2 multiplications differ here.
-    if _architectures() != {"SkylakeX"}:
-        return False
-    x, y = (np.cos(k * np.arange(1 << 16, dtype=np.float32)).reshape(128, 512) for k in (1, 2))
-    whole = x @ y.T
-    return np.array_equal(whole[:64], x[:64] @ y.T) and np.array_equal(whole[:, :64], x @ y[:64].T)
+    return SMALL if architectures() & WITH_SMALL_KERNELS else 0
 
 
 class Threads(NamedTuple):

@@ -63,7 +63,7 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
         weight = None if task.weight is None else task.weight[rows[part]]
         share = float(len(rows[part]) if weight is None else weight.sum())
         if share > 0:
-            rises += share * _rises(task, firsts, rows[part], donors[part], weight)
+            rises += share * rises_of(task, firsts, rows[part], donors[part], weight)
             total += share
     return rises * (n_rows / total) if total else rises
 
@@ -77,7 +77,7 @@ def _affordable(task: Task, jobs: Sequence[Job], slower: int) -> int:
     return max(1, fewest, min(affordable, MOST_ROWS) // slower)
 
 
-def _rises(
+def rises_of(
     task: Task, firsts: "Sequence[_First]", rows: np.ndarray, donors: np.ndarray, weight: Any
 ) -> np.ndarray:
     """Return the rise of the mean loss of rows for each column whose values come from other rows."""

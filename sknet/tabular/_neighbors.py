@@ -65,7 +65,7 @@ class Distances(nn.Module):
         return ops.log(ops.softmax(products) @ self.shares)
 
 
-def _start(keys: np.ndarray, rows: np.ndarray) -> float:
+def start_of(keys: np.ndarray, rows: np.ndarray) -> float:
     """Return the logarithm of a factor by which the nearest of some rows have a distance of about 1."""
     squares = np.square(rows).sum(axis=1)[:, np.newaxis] - 2.0 * rows @ keys.T + np.square(keys).sum(axis=1)
     return -0.5 * float(np.log(max(np.median(squares.min(axis=1)), LEAST_SQUARE)))
@@ -121,7 +121,7 @@ class NeighborTraining(Training):
         X, y, bias = _weighted(training)
         order = random_state.permutation(len(y))
         keys, others = np.split(order, [min(MOST_KEYS, len(y) // 2)])
-        start = _start(X[keys], X[others[:STARTING]])
+        start = start_of(X[keys], X[others[:STARTING]])
         network = Distances(X[keys], _shares(y[keys], n_outputs), bias[keys], start)
         weight = None if training.weight is None else np.exp(bias[others])
         own = Rows(X[others], y[others], weight)

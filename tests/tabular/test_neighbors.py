@@ -16,7 +16,7 @@ import sknet
 from sknet.core import no_grad
 from sknet.losses import LogLoss
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
-from sknet.tabular._importances import FEWEST_ROWS, _rises
+from sknet.tabular._importances import FEWEST_ROWS, rises_of
 from sknet.tabular._neighbors import COMMON, Distances, _network, _shares, of_all_folds
 from sknet.tabular._predicting import Mix, mixed
 from sknet.tabular._training import Rows
@@ -90,9 +90,9 @@ def test_importances_permute_enough_rows(budget, monkeypatch):
 
     def rises(task, firsts, rows, *args):
         permuted.append(rows)
-        return _rises(task, firsts, rows, *args)
+        return rises_of(task, firsts, rows, *args)
 
-    monkeypatch.setattr("sknet.tabular._importances._rises", rises)
+    monkeypatch.setattr("sknet.tabular._importances.rises_of", rises)
     model = TabularClassifier(**{**QUICK, "smooth": "auto"}, budget=budget).fit(X, Y)
     assert model.mix_["neighbors"] > 0
     sizes = np.array([len(np.unique(rows)) for rows in permuted])
@@ -272,7 +272,7 @@ def test_an_error_of_theirs_names_no_fold(monkeypatch):
     def fail(*args):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("sknet.tabular._neighbors._start", fail)
+    monkeypatch.setattr("sknet.tabular._neighbors.start_of", fail)
     with pytest.raises(RuntimeError, match="broken") as found:
         TabularClassifier(**QUICK).fit(X, Y)
     assert "in the neighbors of all folds" in found.value.__notes__

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._parallel import SMALL, has_even_products
+from sknet._parallel import SMALL, architectures
 from sknet.compile._calls import Call
 from sknet.compile.native._instructions import (
     ANY_SHARES,
@@ -252,6 +252,18 @@ SINGLE = 4  # bytes of a number
 WORTH, WORTH_A_THREAD = 1 << 20, 1 << 22  # multiplications of one of two shares, and of one of more
 
 
+@cache
+def _has_even_products() -> bool:
+    """Tell whether parts of a product of single precision are known to have the bits of the whole."""
+    # Those kernels add up numbers in an order that rows and columns do not change, but for small products.
+    # Versions that have others up to 28 * 512**2 multiplications differ here.
+    if architectures() != {"SkylakeX"}:
+        return False
+    x, y = (np.cos(k * np.arange(1 << 16, dtype=np.float32)).reshape(128, 512) for k in (1, 2))
+    whole = x @ y.T
+    return np.array_equal(whole[:64], x[:64] @ y.T) and np.array_equal(whole[:, :64], x @ y[:64].T)
+
+
 def _divide(tape: Tape, row: list[int]) -> None:
     """Let threads share a large product, by sizes alone where its bits depend on the shares."""
     # The inner length is never divided: BLAS's own threads do that in another order than one.
@@ -273,7 +285,7 @@ def _divide(tape: Tape, row: list[int]) -> None:
     # A vector and a square of a matrix have functions of their own in BLAS.
     if shares > 1 and axis and min(rows, columns) >= GRAINS[axis] and row[3] != row[4]:
         least = count // length * (length // shares // STEP * STEP)
-        row[ANY_SHARES] = row[24] == SINGLE and least > SMALL and has_even_products()
+        row[ANY_SHARES] = row[24] == SINGLE and least > SMALL and _has_even_products()
 
 
 def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:
