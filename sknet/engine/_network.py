@@ -348,9 +348,9 @@ class Network(_HoldsPrograms):
 
     def compute(self, X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
         """Return the result of a pass and a head for all rows, those of similar lengths together."""
-        if by is run and not self._is_host and self._are_few(X):
+        if by is run and not self._is_host and self._are_few(X) and structure_of(None, head) is not None:
             found = self._on_host()
-            if found is not None and structure_of(None, head) is not None:
+            if found is not None:
                 return found.compute(X, name, head)
         if self._is_host and type(X) is dict and n_rows(X) >= LEAST_ROWS:
             found = _by_width(self, X, lambda part: self._computed(part, name, head, by), by)

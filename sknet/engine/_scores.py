@@ -153,8 +153,9 @@ class Accuracy(Score):
             from sknet.engine._device_runner import counted  # the host does without it
 
             found = counted(output, target, self._threshold, n_parts)
-            is_fine = found is not None and not any(x.outside or x.infinite for x in found)
-            return [x.right for x in found] if found is not None and is_fine else None
+            if found is None or any(x.outside or x.infinite for x in found):
+                return None
+            return [x.right for x in found]
         is_class = target.ndim == 1 and output.ndim == 2 and len(target) == len(output)
         if not (is_class and output.shape[1] > 1 and native_core() is not None):
             return None
@@ -165,11 +166,11 @@ class Accuracy(Score):
     ) -> "list[Score] | None":
         if self._ignore_index is not None or type(self) is not Accuracy:
             return None
-        if isinstance(output, np.ndarray):
-            output, target, _ = _as_rows(output, to_host(target), None)
-        counts = self._counted(n_epochs, output, target)
+        counts = None if isinstance(output, np.ndarray) else self._counted(n_epochs, output, target)
         if counts is None:
             output, target, _ = _as_rows(to_host(output), to_host(target), None)
+            counts = self._counted(n_epochs, output, target)
+        if counts is None:
             right = self._is_right(output, target).reshape(n_epochs, -1)
             if not all_finite(output):
                 return None

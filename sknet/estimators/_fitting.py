@@ -190,10 +190,8 @@ def _following(
         if first is None:  # nothing is continued
             share = 0.0 if recipe.early_stopping else min(1.0, FEW_EPOCHS / recipe.settings.max_iter)
             first = _rounded(FIRST_RATE * share**2)
-        falls = first > rate
-        recipe.optimizer.lr = (
-            InverseTime(first, round(1 / first), rate) if falls else rate
-        )  # of this fit alone
+        # The optimizer was made of its name, for this fit.
+        recipe.optimizer.lr = InverseTime(first, round(1 / first), rate) if first > rate else rate
     if is_auto(recipe.alpha):
         alpha = 1e-4
         if penalty is not None and not recipe.early_stopping:  # held-out rows do what a penalty does
@@ -306,8 +304,9 @@ def _fit_in_steps(network: Network, trainer: Trainer) -> Fitted | None:
     is_whole = request.incremental or outcome.stopped_by or outcome.interrupted or request.recipe.plan
     ended_at_limit = not (is_whole or is_inner)
     if ended_at_limit and not (is_strict and is_nearly_flat(training.history["loss"])):
-        told = {"advises": is_strict, "is_short": request.recipe.first_rate > 0}
-        warn_caller(not_converged(request.settings.max_iter, **told), ConvergenceWarning)
+        is_short = request.recipe.first_rate > 0
+        told = not_converged(request.settings.max_iter, advises=is_strict, is_short=is_short)
+        warn_caller(told, ConvergenceWarning)
     return fitted
 
 

@@ -6,10 +6,24 @@ from contextlib import contextmanager
 import numpy as np
 
 from sknet import MLPClassifier
+from sknet.callbacks import Callback
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3)).astype("float32")
 Y = np.where(X[:, 0] + 0.3 * X[:, 1] + 0.3 * RNG.normal(size=120) > 0, "yes", "no")
+
+
+class Dies(Callback):
+    """Kills a fit at the end of an epoch, when everything else has seen it."""
+
+    order = 2
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == self.epoch:
+            raise RuntimeError("died")
 
 
 @contextmanager

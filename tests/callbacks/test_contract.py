@@ -29,6 +29,7 @@ from sknet.callbacks import (
 )
 from sknet.compile.native import NativeRun
 from sknet.exceptions import InvalidParameterError
+from tests.callbacks.helpers import Dies
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).astype("float32")
@@ -248,14 +249,6 @@ def test_a_fitted_estimator_with_it_is_pickled_and_cloned(name, tmp_path):
     assert type(fresh.fit(X, Y).callbacks_[0]) is type(clf.callbacks_[0])
 
 
-class Dies(Callback):
-    order = 2
-
-    def on_epoch_end(self, fit):
-        if fit.epoch == 2:
-            raise RuntimeError("died")
-
-
 def numbers(estimator):
     return {name: column for name, column in estimator.history_.items() if name != "time"}
 
@@ -265,7 +258,7 @@ def test_it_continues_in_a_resumed_fit(name, tmp_path):
     whole = classifier([ROWS[name].make(tmp_path)]).fit(X, Y)
     part = classifier([ROWS[name].make(tmp_path)])
     with pytest.raises(RuntimeError, match="died"):
-        part.fit(X, Y, callbacks=[Checkpoint(tmp_path / "saved"), Dies()])
+        part.fit(X, Y, callbacks=[Checkpoint(tmp_path / "saved"), Dies(2)])
     resumed = part.fit(X, Y, resume_from=tmp_path / "saved")
     assert resumed.n_iter_ == whole.n_iter_
     assert numbers(resumed) == numbers(whole)

@@ -9,7 +9,7 @@ from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.optim import SGD
 from sknet.optim.schedules import Adaptive
-from tests.callbacks.helpers import X, Y, classifier, unconverged
+from tests.callbacks.helpers import Dies, X, Y, classifier, unconverged
 
 CASES = [
     # patience, tol, higher, values, count after each
@@ -80,14 +80,6 @@ def test_a_restart_keeps_the_best():
     np.testing.assert_allclose(rates, [0.5, 0.5, 0.1, 0.02])
 
 
-class Dies(Callback):
-    order = 2
-
-    def on_epoch_end(self, fit):
-        if fit.epoch == 3:
-            raise RuntimeError("died")
-
-
 def test_a_resumed_fit_knows_which_reductions_were_seen(tmp_path):
     """In epoch 3 the second lowers the rate, after the first has looked; there the other fit is killed."""
 
@@ -98,7 +90,7 @@ def test_a_resumed_fit_knows_which_reductions_were_seen(tmp_path):
     with unconverged():
         whole = stopping().fit(X, Y)
         with pytest.raises(RuntimeError, match="died"):
-            stopping().fit(X, Y, callbacks=[Checkpoint(tmp_path), Dies()])
+            stopping().fit(X, Y, callbacks=[Checkpoint(tmp_path), Dies(3)])
         resumed = stopping().fit(X, Y, resume_from=tmp_path)
     assert resumed.model_.progress == whole.model_.progress
     assert whole.model_.progress.reductions == 1

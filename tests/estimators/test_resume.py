@@ -12,27 +12,17 @@ from sklearn.utils import check_random_state
 
 import sknet
 from sknet import NetClassifier, NetRegressor, neural_network, nn, optim
-from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog
+from sknet.callbacks import Checkpoint, EarlyStopping, PrintLog
 from sknet.exceptions import StateError
 from sknet.losses import Huber, Ordinal, Quantile
 from sknet.optim.schedules import Adaptive, Cosine
+from tests.callbacks.helpers import Dies
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, unchanged
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 X, BINARY = TABLES["binary"]
 MANY = TABLES["multiclass"]
 REAL = TABLES["multioutput"]
-
-
-class Dies(Callback):
-    order = 2  # after everything else has seen the epoch
-
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_epoch_end(self, fit):
-        if fit.epoch == self.epoch:
-            raise RuntimeError("died")
 
 
 def lazy(n_outputs):

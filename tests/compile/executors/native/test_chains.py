@@ -262,22 +262,6 @@ def test_parts_that_are_not_one_vector(dtype):
 # -- parts, as plans go over large arrays -------------------------------------------------------
 
 
-def assert_same_results(calls, results):
-    """Compare what calls leave in their results, not what they use in between; return the kinds."""
-    before = [x.copy() for x in results]
-    with np.errstate(all="ignore"):
-        for call in calls:
-            call.run()
-    expected = [x.copy() for x in results]
-    instructions = Instructions(calls)
-    for x, values in zip(results, before, strict=True):
-        x[...] = values
-    assert instructions.run()
-    for x, values in zip(results, expected, strict=True):
-        assert_same_numbers(x, values)
-    return instructions.kinds
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [2 * PART, 3 * PART + 1, 3 * PART + 2, 5 * PART - 3])
 def test_an_update_in_parts_is_one(n, dtype):
@@ -289,7 +273,7 @@ def test_an_update_in_parts_is_one(n, dtype):
         t = room[: g[part].size]
         calls += moments(m[part], g[part]) + squares(g[part], t, v[part])
         calls += quotients(v[part], t, m[part], w[part], factor, more)
-    kinds = assert_same_results(calls, results)
+    kinds = assert_as_one_after_the_other(calls, results)
     assert kinds[:4] == ["CHAIN", *UPDATES]
     assert kinds.count("CHAIN") == 1
     assert len(kinds) == 4 or n % PART == 1  # a single number is no vector
@@ -308,7 +292,7 @@ def test_updates_that_are_not_parts_of_one(kind):
         calls += squares(g[part], t[:PART], v[part], a=0.5 + i / 10 if kind == "of another factor" else 0.5)
         if kind == "read":
             calls += moments(m[part], t[:PART])
-    kinds = assert_same_results(calls, results)
+    kinds = assert_as_one_after_the_other(calls, results)
     assert kinds.count("SQUARES") == 2
 
 
@@ -332,7 +316,7 @@ def test_bias_and_relu_in_parts(rows, has_room, dtype):
         n = len(x[part])
         calls.append(calling(np.greater, out[part], zero[:n], keep[:n]))
         calls.append(calling(np.multiply, gradient[part].view(word), keep[:n], masked[part].view(word)))
-    assert assert_same_results(calls, [out, masked]) == ["ADD_ROW_RELU", "MASK_POSITIVE"]
+    assert assert_as_one_after_the_other(calls, [out, masked]) == ["ADD_ROW_RELU", "MASK_POSITIVE"]
 
 
 def test_an_update_against_float64():
