@@ -13,7 +13,7 @@ import numpy as np
 
 from sknet._config import native_core
 from sknet._frames import all_finite
-from sknet._parallel import Cache
+from sknet._parallel import Cache, blas_threads
 from sknet._warnings import silently, warn_caller
 from sknet.compile import Compiled, native
 from sknet.compile._compile import compile_cached
@@ -76,6 +76,14 @@ MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligib
 LEAST_ROWS = 64  # of sequences that are worth passes of their own for similar lengths
 # Few rows of the host are predicted there, by a network on a device with so few parameters.
 MOST_BYTES, MOST_PRODUCTS = 1 << 16, 1 << 20
+ALONE = 1 << 18  # multiplications of few rows from which on BLAS would have threads, and has one
+
+
+def threads_of(n: int, layout: Layout) -> int | None:
+    """Return how many threads BLAS may have for some rows; None for as many as it likes."""
+    # Services predict few rows, often beside others: threads that wait for a busy core would take far longer.
+    # However rows are computed, the number is the same, since sums depend on it.
+    return 1 if n <= FEW_ROWS and n * layout.size >= ALONE else None
 
 
 def rows_of_a_part(n: int) -> int:
@@ -220,12 +228,16 @@ class Predictor(_HoldsPrograms):
         slot, result = program.slots[2], program.result
         if not self._is_host:
             return Issued(program.run, self._device), slot, result, replaced, None
+        run, compute = program.run, _unchecked(program.run, slot, result)
         if native_core() is not None:
             nbytes = program.nbytes + self._flat.nbytes
             step = native.NativeStep.of(program.calls(), slot, result, nbytes)
             if step is not None:
-                return partial(_run, step, program), slot, result, replaced, step.unchecked
-        return program.run, slot, result, replaced, _unchecked(program.run, slot, result)
+                run, compute = partial(_run, step, program), step.unchecked
+        limit = threads_of(n_rows(X), layout)
+        if limit is not None:
+            run, compute = (_with_threads(each, limit) for each in (run, compute))
+        return run, slot, result, replaced, compute
 
 
 def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass) -> Callable[..., Tensor]:
@@ -239,6 +251,14 @@ def forward_function(module: Module, layout: Layout, head: Head | None, by: Pass
         return output if head is None else head(output)
 
     return forward
+
+
+def _with_threads(function: Callable[..., Any], limit: int) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with blas_threads(limit):
+            return function(*args)
+
+    return run
 
 
 def _run(step: "NativeStep", program: Compiled) -> None:
@@ -382,8 +402,9 @@ class Network(_HoldsPrograms):
                 if found is not None:
                     return found
             scope = Scope(self._values, False, *self.draws)
-            output = by(self.module, scope, arguments(as_operands(self, X)))
-            return apply_head(head, (check_output(self.module, output) if by is run else output).data)
+            with blas_threads(threads_of(n_rows(X), self.layout) if self._is_host else None):
+                output = by(self.module, scope, arguments(as_operands(self, X)))
+                return apply_head(head, (check_output(self.module, output) if by is run else output).data)
 
     def _compiled(self, X: Any, name: str, head: Head | None, by: Pass, most_rows: int | None) -> Any:
         """Return the result by programs, in parts of `most_rows` if given; None if there can be none."""

@@ -25,6 +25,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from threadpoolctl import threadpool_limits
 
 import sknet
 from tests.freezing.pipelines import choice, fitted, frame, random_pipeline
@@ -338,6 +339,18 @@ def test_threads_and_pickles():
     with ThreadPoolExecutor(4) as pool:
         for found, wanted in zip(pool.map(frozen.predict_proba, parts), expected, strict=True):
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 500), ("float64", 300), ("float64", 500)])
+def test_wide_networks(dtype, width):
+    """Products that threads share have the same bits, whichever way they are computed."""
+    X = np.random.default_rng(0).normal(size=(256, 30)).astype(dtype)
+    regressor = sknet.MLPRegressor((width, width), max_iter=1, random_state=0).fit(X, X[:, 0])
+    frozen = regressor.freeze()
+    with threadpool_limits(2, "blas"):
+        for n in (1, 2, 8, 16, 17, 64, 100, 256):
+            for _ in range(3):  # from the second call on, a program may do it
+                np.testing.assert_array_equal(frozen.predict(X[:n]), regressor.predict(X[:n]))
 
 
 def test_files_hold_frozen_pipelines(tmp_path):

@@ -153,9 +153,9 @@ class Tape:
         self.rows.append([kind, *map(int, fields), *[0] * (WIDTH - 1 - len(fields))])
         return len(self.rows) - 1
 
-    def has_shares(self, least: int = 2) -> bool:
-        """Tell whether threads share a product; with 1, whether any has one thread of BLAS."""
-        return any(row[0] == Kind.PRODUCT and row[SHARES] >= least for row in self.rows)
+    def has_shares(self) -> bool:
+        """Tell whether threads share a product."""
+        return any(row[0] == Kind.PRODUCT and row[SHARES] > 1 for row in self.rows)
 
     def finished(self) -> np.ndarray:
         """Return all instructions: ndarray of shape (n, WIDTH), dtype=int64."""

@@ -346,14 +346,13 @@ class NativeStep:
         self._units: Units | None = None
         self._read: tuple[Any, ...] = ()  # what instructions read of the units
         self._codes = {} if table is None else _codes(table.dtype)
-        shares, core = tape.has_shares(1), needed()
-        self._holds = nbytes < LONG and not shares
-        self._steps, self._unchecked = in_threads(core.steps, shares), in_threads(core.unchecked, shares)
+        self._holds = nbytes < LONG
+        self._steps, self._unchecked = needed().steps, needed().unchecked
 
     @classmethod
     def of(cls, calls: Iterable[Call], slot: Any, result: Any, nbytes: int) -> Self | None:
         """Translate calls, with checks around them if the program computes numbers from a table."""
-        tape = Tape(SHARED)
+        tape = Tape()  # products have BLAS's threads, as NumPy's have, and so their bits
         is_table = type(slot) is np.ndarray and slot.ndim == 2 and is_plain(slot, result)
         is_table = is_table and slot.dtype.char in "fd" and result.dtype.char in "fd" and slot.size > 0
         if is_table:  # the source is that of a run
