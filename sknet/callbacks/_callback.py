@@ -93,12 +93,12 @@ class FitView:
 
     @property
     def step(self) -> int:
-        """Updates of this fit so far."""
+        """Number of updates of this fit so far."""
         return self._fit.step
 
     @property
     def max_epochs(self) -> int:
-        """The most epochs of this fit."""
+        """Maximum number of epochs of this fit."""
         return self._fit.max_epochs
 
     @property
@@ -108,7 +108,7 @@ class FitView:
 
     @property
     def record(self) -> Any:
-        """The numbers of the last finished epoch by name: loss, score, lr, time, validation_loss, ...
+        """The metrics of the last finished epoch by name: loss, score, lr, time, validation_loss, ...
 
         In `on_epoch_end`, ``fit.record["name"] = number`` adds a number, which is then in the history too.
         """
@@ -157,7 +157,7 @@ class FitView:
 
     @property
     def monitor(self) -> str:
-        """Name of the monitored number: of the validation, if there is one."""
+        """Name of the monitored metric: that of the validation rows, if there are any."""
         return self._fit.monitor
 
     @property
@@ -168,8 +168,7 @@ class FitView:
     def announce(self, name: str, *, higher_is_better: bool) -> None:
         """Announce in `on_fit_begin` that a number `name` will be added to `record`, and its direction.
 
-        `EarlyStopping` and other callbacks that monitor it ask whether a higher one is better
-        (`higher_is_better`).
+        `EarlyStopping` and other callbacks that monitor it need to know whether `higher_is_better`.
         """
         self._fit.directions[name] = higher_is_better
 
@@ -243,9 +242,9 @@ class Callback(ParameterObject):
     Attributes
     ----------
     steps_per_block : int or None
-        The most steps between two calls of `on_block_end`. None leaves it to the loop, which groups as many
-        steps as take a twentieth of a second. 1 calls it after every batch, which slows down compiled fits
-        with small batches.
+        Maximum number of steps between two calls of `on_block_end`. None leaves it to the loop, which groups
+        as many steps as take a twentieth of a second. 1 calls it after every batch, which slows down compiled
+        fits with small batches.
     keeps_result : bool
         Whether the fit ends normally, with a warning, if this callback raises after `on_fit_begin`.
     reads_model : bool
@@ -258,12 +257,12 @@ class Callback(ParameterObject):
         Callbacks with a lower order are called first, those with the same order as given; `on_fit_end` is
         called in reverse. Callbacks that add scores have -1, those that save the state of a fit have 1.
     of_one_fit : str or None
-        What it does with a single fit, and what to do instead for an ensemble (`n_members`), which refuses
-        it with these words: for callbacks whose clones write to one place. None for those that can serve
-        fits at the same time.
+        Error message of ensembles (`n_members`), which refuse callbacks whose clones would write to one
+        place: what the callback does, and what to use instead. None for callbacks that can serve several fits
+        at the same time.
     needs : {"batches", "state"} or None
-        What it reads of the `FitView` that a fit over workers has not in this process: such a fit refuses it
-        at the beginning.
+        The part of `FitView` that the callback reads and that a fit over workers does not have in this
+        process; such a fit refuses the callback.
 
     Examples
     --------
@@ -304,13 +303,13 @@ class Callback(ParameterObject):
     """True if it may trigger NumPy warnings; if not, calling it is cheaper."""
 
     def epochs_ahead(self) -> int:
-        """Return how many epochs may be trained before `on_epoch_end` is called for the first: 1 here.
+        """Return the number of epochs to train before `on_epoch_end` is called for the first; by default 1.
 
         More than one makes fits with short epochs faster. `on_epoch_end` is then called for each epoch in
-        turn, when the last of them has been trained: all but the last call must return None, and must
-        neither change the fit nor, unless `reads_model` is True, look at its model. A subclass that
-        defines `on_epoch_end` anew has to define this anew, too; a callback with `on_epoch_begin` or
-        `on_block_end` is always called in time.
+        turn, when the last of them has been trained: all but the last call must return None, and must neither
+        change the fit nor, unless `reads_model` is True, look at its model. A subclass that overrides
+        `on_epoch_end` must override this method, too; a callback with `on_epoch_begin` or `on_block_end` is
+        always called in time.
         """
         return 1
 

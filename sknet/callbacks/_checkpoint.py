@@ -47,7 +47,7 @@ class Checkpoint(Callback):
     path : str or PathLike
         A folder for this fit only; created if missing. ``last.safetensors`` is the newest state,
         ``previous.safetensors`` the one before, ``best.safetensors`` that of the best epoch so far, by the
-        monitored number (`FitView.monitor`).
+        monitored metric (`FitView.monitor`).
     every : int or str, default=1
         How often to save: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``. With
         steps and times, states are also saved within an epoch, between two blocks of steps. The end of a
@@ -77,7 +77,7 @@ class Checkpoint(Callback):
     >>> clf = MLPClassifier(tol=0.1, random_state=0, callbacks=[Checkpoint(folder.name, resume=True)])
     >>> clf.fit(X, y).n_iter_
     12
-    >>> same = clf.fit(X, y)  # had the first been killed, this one would go on with it
+    >>> same = clf.fit(X, y)  # if the first fit had been killed, this one would resume it
     >>> same.n_iter_
     12
     >>> folder.cleanup()

@@ -124,7 +124,7 @@ class LearningRateFinder(Callback):
         return {"rates": self.rates_, "losses": self.losses_, "suggestion": self.suggestion_}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Keep the results if the fit is resumed; a fit that continues another repeats the test."""
+        """Restore the results if the fit is resumed; a fit that continues another repeats the test."""
         self._loaded = state
 
     def _tested(self, model: Any, batches: Any) -> list[float]:

@@ -25,7 +25,7 @@ class PrintLog(Callback):
     every : int, default=1
         Number of epochs between lines.
     report : callable or None, default=None
-        ``report(epoch, record)`` returns the line; None prints all numbers of the epoch.
+        ``report(epoch, record)`` returns the line; None prints all metrics of the epoch.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def _shown(value: float) -> Any:
 
 
 class TensorBoardLog(Callback):
-    """Write the numbers of every epoch for TensorBoard.
+    """Write the metrics of every epoch for TensorBoard.
 
     It needs tensorboardX (``pip install "scikit-neural[tensorboard]"``), or a writer. If writing fails during
     the fit, the fit ends with a warning, and its result is kept.

@@ -265,7 +265,7 @@ class GradientMonitor(Callback):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Keep these norms if the fit is resumed; a fit that continues another starts with none."""
+        """Restore the norms if the fit is resumed; a fit that continues another starts without any."""
         self._loaded = state
 
 

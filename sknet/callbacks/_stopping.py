@@ -115,7 +115,7 @@ WEIGHTS = Fields.of(
 
 
 class EarlyStopping(Callback):
-    """End the fit when a number has not improved for some epochs, and restore the best weights.
+    """End the fit when a metric has not improved for some epochs, and restore the best weights.
 
     A schedule that responds to plateaus, such as `sknet.optim.schedules.Adaptive`, lowers the learning rate
     first; the fit ends when it cannot be lowered any further.
@@ -123,14 +123,14 @@ class EarlyStopping(Callback):
     Parameters
     ----------
     monitor : str or None, default=None
-        Name of the number: "loss", "score", "validation_loss", "validation_score" or one that another
-        callback adds. None is the fit's own (`FitView.monitor`): of the validation, if there is one.
+        Name of the metric: "loss", "score", "validation_loss", "validation_score" or one that another
+        callback adds. None is that of the fit (`FitView.monitor`), on the validation rows if there are any.
     patience : int or inf, default=10
         Epochs without improvement that are tolerated.
     tol : float, default=1e-4
-        By how much the number must be better than the best to count as an improvement.
+        Least difference from the best value that counts as an improvement.
     higher_is_better : bool or None, default=None
-        Needed for a number whose direction is not known, as it is for losses and scores.
+        Needed for a metric of unknown direction; that of losses and scores is known.
     restore_best : bool, default=True
         Whether the fit ends with the weights of the best epoch.
     verbose : bool or int, default=False
@@ -139,14 +139,14 @@ class EarlyStopping(Callback):
     Attributes
     ----------
     best_ : float
-        The best number; NaN before the first.
+        The best value of the metric; NaN before the first.
     best_epoch_, best_step_ : int
-        The epoch of the best number, and the updates made by then; 0 if there is none.
+        The epoch of the best value, and the number of updates made by then; 0 if there is none.
 
     Notes
     -----
-    A number improves if it is at least ``best + tol`` (or, where lower is better, at most
-    ``best - tol``), while the best moves with any better number. After more than `patience` epochs in a
+    The metric improves if it is at least ``best + tol`` (or, where lower is better, at most
+    ``best - tol``), while any better value becomes the best one. After more than `patience` epochs in a
     row without an improvement the fit ends.
 
     Examples
@@ -229,11 +229,11 @@ class EarlyStopping(Callback):
 
     @property
     def best_(self) -> float:
-        """The best number so far."""
+        """The best value so far."""
         return math.nan if self._plateau is None else self._plateau.best
 
     def epochs_ahead(self) -> int:
-        """Return after how many epochs it can first end the fit, or change it."""
+        """Return the number of epochs before it can end the fit or change it."""
         if self._plateau is None:
             return 1
         optimizer, plateau = self._model.optimizer, self._plateau
@@ -277,7 +277,7 @@ class EarlyStopping(Callback):
         vars(self).update(_weights=None, _model=None)
 
     def state(self) -> dict[str, Any]:
-        """Return the best number so far, how long ago it was, and its weights (only during a fit)."""
+        """Return the best value so far, the epochs since then, and its weights (only during a fit)."""
         if self._plateau is None:
             return dict(self._loaded)
         state = {"monitor": self._name, **self._plateau.state()}
@@ -289,7 +289,7 @@ class EarlyStopping(Callback):
         return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights, self._model)})
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state, if the same number is monitored."""
+        """Continue from a `state`, if the same metric is monitored."""
         self._loaded = state
 
     def _new_plateau(self, fit: FitView) -> Plateau:
@@ -390,8 +390,8 @@ class Pruning(Callback):
     trial : optuna.Trial
         The argument of the objective function that fits the estimator.
     monitor : str or None, default=None
-        Name of the number to report; None is that of `FitView.monitor`: of the validation, if there is
-        one. Whether higher is better must be the same for the number and for the study.
+        Name of the metric to report; None is `FitView.monitor`, on the validation rows if there are any. The
+        study must have the direction of the metric.
     every : int, default=1
         Number of epochs between reports.
 

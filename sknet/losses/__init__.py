@@ -1,4 +1,4 @@
-"""Losses: what a network minimizes, and what its output means.
+"""Losses: the function that a network minimizes, and the meaning of its output.
 
 Each is a small parameter object without state, known by scikit-learn's name or as a class.
 """
@@ -96,7 +96,7 @@ LOSSES: dict[str, type[Loss]] = {
 
 @_named_errors
 def check_loss(value: Any, caller: str) -> Loss:
-    """Turn a name or an object into a loss whose parameters are valid.
+    """Convert a name or an object to a loss, and check its parameters.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def check_loss(value: Any, caller: str) -> Loss:
         One of the names in `LOSSES`, a loss, or a function ``(y_true, output)`` that returns one value per
         row.
     caller : str
-        Whose parameter it is, for the message.
+        Name of the class whose parameter it is, for the error message.
 
     Returns
     -------

@@ -20,11 +20,11 @@ class Scaling(NamedTuple):
     Attributes
     ----------
     shifts : bool
-        Whether a constant added to targets and predictions leaves the loss as it is.
+        Whether adding a constant to targets and predictions leaves the loss unchanged.
     power : float
-        The power of a factor of targets and predictions that the loss is multiplied by.
+        Multiplying targets and predictions by c multiplies the loss by ``c**power``.
     adds_log : bool
-        Whether the logarithm of the factor is added to the loss; of times, to that of events.
+        Whether this also adds ``log(c)`` to the loss (of times: to that of events).
 
     Examples
     --------
@@ -39,18 +39,18 @@ class Scaling(NamedTuple):
 
 
 class Loss(ParameterObject, ABC):
-    """Abstract base of the losses: what a network minimizes, and what its output means.
+    """Abstract base of the losses: the function that a network minimizes, and the meaning of its output.
 
     A loss has no state. It compares the raw output of a network (logits, log means, means) with
     the target and returns one value per sample; weighting and averaging them is up to the caller. It owns
     the inverse link, too, so that predictions always fit the loss they were trained with.
 
-    A loss of your own defines `tasks`, `values` and `check_target`, and `predict` where its link
-    is not the identity; `pair` and `total` are there to help.
+    A custom loss defines `tasks`, `values` and `check_target`, and `predict` if its link is not the identity;
+    `pair` and `total` are helpers.
 
     See Also
     --------
-    sknet.losses.check_loss : Turns a name or an object into a loss.
+    sknet.losses.check_loss : Converts a name or an object to a loss.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Loss(ParameterObject, ABC):
 
     @property
     def outputs_per_target(self) -> int:
-        """Outputs of the network for each column of the targets."""
+        """Number of outputs of the network for each column of the targets."""
         return 1
 
     @property
@@ -93,12 +93,12 @@ class Loss(ParameterObject, ABC):
 
     @property
     def reporting(self) -> "Loss":
-        """The loss whose mean is reported of a fit: this one, unless it is trained in other units."""
+        """The loss whose mean a fit reports: this one, unless training uses other units."""
         return self
 
     @property
     def unit(self) -> float:
-        """The reported value of a loss of 1."""
+        """Factor that converts the loss to the reported one."""
         return 1.0
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Loss(ParameterObject, ABC):
         Parameters
         ----------
         output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
-            What the network returned, before any link.
+            Raw output of the network, before the inverse link.
         target : Tensor or array of shape (n_samples,) or (n_samples, n_outputs)
             The target values. A target (n_samples,) matches an output (n_samples, 1).
 
@@ -124,10 +124,10 @@ class Loss(ParameterObject, ABC):
         """
 
     def of_targets(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of every target of every sample, for means in which targets have their own weights.
+        """Return the loss of every target of every sample, for means with a weight for each target.
 
         `output` and `target` are as for `values`, which are the sums of the result, of shape (n_samples,
-        n_targets), over targets. A loss of your own whose targets depend on each other overrides it.
+        n_targets), over targets. A custom loss whose targets depend on each other overrides it.
         """
         z, y = as_tensor(output), as_tensor(target)
         if (
@@ -145,20 +145,20 @@ class Loss(ParameterObject, ABC):
         return ops.reshape(found, (n, count))
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
-        """Return how much each sample counts in a mean, where that depends on its target; None if each as 1.
+        """Return the weight of each sample in a mean, if that depends on its target; None if all are 1.
 
-        A mean is the sum of `values` divided by the sum of these: a loss that ignores some targets, or
-        weights classes, has a mean over what counts. `output` and `target` are as for `values`.
+        The mean loss is the sum of `values` divided by the sum of these weights, so that ignored targets do
+        not count and classes have their weights. `output` and `target` are as for `values`.
         """
         return None
 
     @property
     def threshold(self) -> float:
-        """The output that separates two classes, where a single output stands for both."""
+        """The output that separates two classes, if there is a single output."""
         return 0.5 if self.of_probabilities else 0.0
 
     def predict(self, output: Tensor) -> Tensor:
-        """Apply the inverse link: from the `output` of the network to what it predicts.
+        """Apply the inverse link to the `output` of the network, which gives predictions.
 
         These are probabilities for a classification; means or quantiles for a regression, a column for each
         target.
@@ -168,7 +168,7 @@ class Loss(ParameterObject, ABC):
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         """Check that the loss is defined for targets `y`, which a message calls `name`.
 
-        The domain may depend on how many outputs, `n_outputs`, the network has.
+        The domain may depend on the number of outputs of the network, `n_outputs`.
 
         Raises
         ------

@@ -73,7 +73,7 @@ class LogitLoss(Loss):
 
     @property
     def likelihood(self) -> Loss:
-        """The negative log likelihood of what `predict` returns, which this loss need not be."""
+        """The negative log likelihood of the probabilities from `predict`, which may be another loss."""
         return LogLoss(self.multilabel, ignore_index=self.ignore_index)
 
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
@@ -114,20 +114,18 @@ class LogLoss(LogitLoss):
     Parameters
     ----------
     multilabel : bool, default=False
-        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
-        classes.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive classes.
     label_smoothing : float in [0, 1), default=0.0
         Share of each target that is spread evenly over all classes, so that no logit is pushed
         towards infinity.
     class_weight : array-like of shape (n_classes,) or dict, default=None
-        How much each class counts; a dict maps class numbers to weights, in estimators labels, and those
-        it leaves out count as 1. One output has two classes; of several labels each has a weight.
+        Weight of each class. A dict maps class numbers (in estimators: labels) to weights; classes it leaves
+        out have the weight 1. A single output has two classes; with `multilabel`, each label has one weight.
     pos_weight : float or array-like of shape (n_labels,), default=None
-        How much more a label counts where it is 1 than where it is 0; for one output and for
-        several labels only.
+        Factor of the loss of labels that are 1; for one output and for several labels only.
     ignore_index : int, default=None
-        A target that is ignored, such as padding in a sequence: the number of a class for a `Model`, a
-        label for estimators, of which it is then no class.
+        A target that is ignored, such as padding in a sequence: a class number for a `Model`; for estimators
+        a label, which is then not a class.
 
     See Also
     --------
@@ -143,19 +141,19 @@ class LogLoss(LogitLoss):
 
     .. math:: \ell(z, y) = \log \sum_k e^{z_k} - z_y, \qquad y \in \{0, \ldots, K - 1\}.
 
-    Label smoothing replaces the target by its mean with the uniform distribution [2]_: for K
-    classes, of which labels have two, the true class counts :math:`1 - \epsilon + \epsilon / K` and each
-    other :math:`\epsilon / K`.
+    Label smoothing replaces the target by its mean with the uniform distribution [2]_: for K classes, of
+    which labels have two, the true class has the weight :math:`1 - \epsilon + \epsilon / K` and each other
+    :math:`\epsilon / K`.
 
-    An output of shape (n_samples, ..., n_classes), such as one for every step of a sequence, meets class
-    numbers of shape (n_samples, ...): a sample's value is the mean over its positions. `Model` takes
-    sample weights of shape (n_samples,), or of the targets' shape, one for each position.
+    An output of shape (n_samples, ..., n_classes), such as one for every step of a sequence, belongs to class
+    numbers of shape (n_samples, ...): a sample's value is the mean over its positions. `Model` takes sample
+    weights of shape (n_samples,), or of the targets' shape, one for each position.
 
-    `values` is multiplied by the weight of the class and is 0 where the target is ignored; `counts`
-    is what a mean divides by: the same weights, so that the mean is one over what counts, over
-    all positions of all samples. For classes this is PyTorch's ``cross_entropy``, also with label
-    smoothing, and for labels its ``binary_cross_entropy_with_logits``, where `pos_weight` and the
-    weights of several labels do not change what is divided by.
+    `values` are multiplied by the weight of the class and are 0 where the target is ignored; `counts` returns
+    the same weights, so that the sum of `values` divided by the sum of `counts` is a weighted mean over all
+    positions of all samples. For classes this is PyTorch's ``cross_entropy``, also with label smoothing, and
+    for labels its ``binary_cross_entropy_with_logits``, where `pos_weight` and the weights of several labels
+    do not change the divisor.
 
     Both are computed from the logits, so that large logits do not overflow. scikit-learn clips
     probabilities instead, and differs where a probability is within rounding of 0 or 1.
@@ -270,24 +268,21 @@ class Focal(LogitLoss):
     Parameters
     ----------
     gamma : float, default=2.0
-        How much less; 0 gives the log loss.
+        Exponent that reduces the loss of well-classified samples; 0 gives the log loss.
     multilabel : bool, default=False
-        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
-        classes.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive classes.
     ignore_index : int, default=None
         A target that is ignored, as for `LogLoss`.
 
     Notes
     -----
-    With the probability :math:`p` that the logits give to the true class, or to a label's true
-    value [1]_,
+    With the probability :math:`p` that the logits give to the true class, or to a label's true value [1]_,
 
     .. math:: \ell = -(1 - p)^\gamma \log p,
 
     summed over labels. The paper's factor for each class is the estimators' `class_weight`.
 
-    It draws probabilities together: predictions are less confident than those of a network trained
-    with `LogLoss`, and not calibrated.
+    Predictions are less confident than those of a network trained with `LogLoss`, and not calibrated.
 
     References
     ----------
@@ -332,8 +327,7 @@ class Hinge(LogitLoss):
     squared : bool, default=False
         Square the values, which makes the loss smooth.
     multilabel : bool, default=False
-        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
-        classes.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive classes.
 
     See Also
     --------
@@ -424,7 +418,7 @@ class NLL(Loss):
     Parameters
     ----------
     class_weight : array-like of shape (n_classes,) or dict, default=None
-        How much each class counts, as for `LogLoss`.
+        Weight of each class, as for `LogLoss`.
     ignore_index : int, default=None
         A target that is ignored, as for `LogLoss`.
 
@@ -510,8 +504,8 @@ class BinaryCrossEntropy(Loss):
 class KLDivergence(Loss):
     r"""Kullback-Leibler divergence of the predicted distribution from the target distribution.
 
-    For targets that are distributions themselves: shares of votes, or what another network
-    predicts (distillation). The output is logits, a column for each outcome.
+    For targets that are distributions: shares of votes, or the predictions of another network (distillation).
+    The output is logits, with a column for each outcome.
 
     Notes
     -----
@@ -573,7 +567,7 @@ class MultiMargin(Loss):
     p : float, default=1.0
         Power of each violation, 1 or more.
     margin : float, default=1.0
-        How far the output of the true class should exceed the others.
+        Least difference between the output of the true class and the others.
 
     See Also
     --------
@@ -713,7 +707,7 @@ class Ordinal(Loss):
 
     @property
     def likelihood(self) -> Loss:
-        """The negative log likelihood of what `predict` returns: this loss."""
+        """The negative log likelihood of the probabilities from `predict`: this loss."""
         return self
 
     def tempered(self, output: Tensor, temperature: float) -> Tensor:

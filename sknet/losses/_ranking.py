@@ -32,7 +32,7 @@ class MarginRanking(_Signed):
     Parameters
     ----------
     margin : float, default=0.0
-        By how much.
+        Least difference between the two outputs.
 
     Notes
     -----
@@ -72,7 +72,7 @@ class CosineEmbedding(_Signed):
     Parameters
     ----------
     margin : float in [-1, 1], default=0.0
-        Cosine up to which pairs that do not belong together cost nothing.
+        Cosine up to which pairs that do not belong together have the loss 0.
 
     Notes
     -----
@@ -110,9 +110,9 @@ class TripletMargin(Loss):
     Parameters
     ----------
     margin : float, default=1.0
-        By how much closer.
+        Least difference between the two distances.
     p : float, default=2.0
-        Which norm measures distances.
+        Order of the norm that measures distances.
     eps : float, default=1e-6
         Added to differences, so that the gradient exists where two outputs are equal.
     swap : bool, default=False

@@ -176,8 +176,7 @@ class Poisson(Loss):
 class Gamma(Loss):
     r"""Half the gamma deviance, for positive amounts; the output is the logarithm of the mean.
 
-    Errors count relative to the mean, which suits targets whose standard deviation grows with
-    their mean.
+    Errors count relative to the mean, which suits targets whose standard deviation grows with their mean.
 
     See Also
     --------
@@ -264,7 +263,7 @@ class Tweedie(Loss):
 
     @property
     def scaling(self) -> Scaling:
-        """The dependence of the loss on the unit of the targets: by the power of their means' variance."""
+        """The dependence of the loss on the unit of the targets: its power is ``2 - power``."""
         return Scaling(shifts=False, power=2.0 - float(self.power))
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
@@ -340,7 +339,7 @@ class GaussianNLL(Loss):
         return ops.exp(0.5 * z[:, z.shape[-1] // 2 :])
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the interval around each mean in which the share `coverage` of targets is expected.
+        """Return the interval around each mean that contains a target with probability `coverage`.
 
         An `output` of shape (n_samples, 2 * n_targets) gives bounds of shape (n_samples, 2, n_targets).
         """
@@ -357,8 +356,7 @@ class Quantile(Loss):
     Parameters
     ----------
     quantile : float or array-like of float, default=0.5
-        Which quantile to predict, between 0 and 1, or several in increasing order, such as
-        ``[0.1, 0.5, 0.9]``.
+        The quantile to predict, between 0 and 1, or several in increasing order, such as ``[0.1, 0.5, 0.9]``.
 
     Notes
     -----
@@ -369,9 +367,9 @@ class Quantile(Loss):
     At 0.5 it is half the absolute error. Where output and target are equal the gradient is -q, as
     in scikit-learn.
 
-    For several quantiles the network has an output each for every target: those of the first quantile
-    come first. The output of the quantile nearest to 0.5 is that quantile, and each other one is the softplus
-    of its output away from its neighbour, so that no two cross, whatever the network returns:
+    With several quantiles the network has an output for each quantile of every target; those of the first
+    quantile come first. The output of the quantile nearest to 0.5 is that quantile, and every other quantile
+    is its neighbour plus or minus the softplus of its output, so quantiles never cross:
 
     .. math:: \hat q_{k+1} = \hat q_k + \log(1 + e^{z_{k+1}}), \qquad
               \hat q_{k-1} = \hat q_k - \log(1 + e^{z_{k-1}}).
@@ -429,7 +427,7 @@ class Quantile(Loss):
 
     @property
     def outputs_per_target(self) -> int:
-        """Outputs of the network for each column of the targets: one for each quantile."""
+        """Number of outputs of the network for each column of the targets: one for each quantile."""
         return len(self.levels)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
@@ -464,7 +462,7 @@ class Quantile(Loss):
         return ops.stack(self._quantiles(blocks), axis=-2)
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the two quantiles with the share `coverage` between them, half of the rest on each side.
+        """Return the two quantiles of a central interval with probability `coverage`.
 
         An `output` of shape (n_samples, n_quantiles * n_targets) gives bounds of shape (n_samples, 2,
         n_targets).
@@ -472,7 +470,7 @@ class Quantile(Loss):
         Raises
         ------
         ValueError
-            If these two are not among the quantiles.
+            If these quantiles are not among those of the loss.
         """
         bounds = [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
         places = [self._place(bound) for bound in bounds]

@@ -22,12 +22,13 @@ class _OfTimes(Loss):
     sign: ClassVar[int]  # 1 if predictions rise with the times, -1 if they fall
 
     def score(self, y: Any, prediction: Any, sample_weight: Any = None) -> float:
-        """Return the concordance of predictions with times: the share of comparable pairs in the right order.
+        """Return the concordance index: the share of comparable pairs of rows in the right order.
 
-        Each row of `y` has a time, and 1 for an event or 0; `prediction` is what `predict` returns, and a
-        pair counts by the product of two of `sample_weight`. Equal predictions count .5. Two rows are
-        comparable if an event was seen at the shorter time, or at the same time in one of them only. See F.
-        E. Harrell et al., "Evaluating the yield of medical tests", JAMA 247, 1982.
+        Each row of `y` has a time, and 1 for an event or 0; `prediction` is the result of `predict`. The
+        weight of a pair is the product of its two weights in `sample_weight`, and equal predictions count
+        half. Two rows are comparable if the shorter time is that of an event, or if only one of two rows with
+        the same time has an event. See F. E. Harrell et al., "Evaluating the yield of medical tests", JAMA
+        247, 1982.
 
         Raises
         ------
@@ -74,21 +75,22 @@ class _OfTimes(Loss):
 class Cox(_OfTimes):
     r"""Negative log partial likelihood of Cox's proportional hazards.
 
-    Targets have two columns, the time and 1 where an event was seen then or 0 where none had been seen until
-    then. The network has one output, the logarithm of the hazard relative to others: the higher, the sooner.
+    Targets have two columns: the time, and 1 for an event at this time or 0 for a censored row (no event
+    until then). The network has one output, the logarithm of the relative hazard: the higher, the earlier the
+    event.
 
     See Also
     --------
-    AFT : Learns times.
+    AFT : Learns the distribution of times.
 
     Notes
     -----
-    With outputs :math:`z`, times :math:`t` and events :math:`e`, ties as of Breslow [1]_,
+    With outputs :math:`z`, times :math:`t` and events :math:`e`, with Breslow's treatment of ties [1]_,
 
     .. math:: \ell_i = e_i \left( \log \sum_{j : t_j \ge t_i} e^{z_j} - z_i \right).
 
-    The sum is over rows of the same batch [2]_: batches of some hundred rows come near to that of all rows.
-    Sample weights multiply :math:`\ell_i` and don't change the sum.
+    The sum is over rows of the same batch [2]_; batches of some hundred rows approximate that over all rows.
+    Sample weights multiply :math:`\ell_i` and do not change the sum.
 
     References
     ----------
@@ -113,20 +115,20 @@ class Cox(_OfTimes):
 
 
 class AFT(_OfTimes):
-    r"""Negative log likelihood of accelerated failure times, which rows without an event bound from below.
+    r"""Negative log likelihood of the accelerated failure time model, with right-censored rows.
 
-    Targets have two columns, the time and 1 where an event was seen then or 0 where none had been seen until
-    then. The network has two outputs: the location of the logarithm of the time and the logarithm of its
-    scale. `predict` returns the median time, and `predict_interval` bounds.
+    Targets have two columns: the time, and 1 for an event at this time or 0 for a censored row (no event
+    until then). The network has two outputs: the location of the logarithm of the time and the logarithm of
+    its scale. `predict` returns the median time, and `predict_interval` bounds.
 
     Parameters
     ----------
     distribution : {"weibull", "log_logistic", "log_normal"}, default="weibull"
-        Of the times.
+        Distribution of the times.
 
     See Also
     --------
-    Cox : Learns hazards relative to others.
+    Cox : Learns relative hazards.
 
     Notes
     -----
@@ -135,8 +137,8 @@ class AFT(_OfTimes):
 
     .. math:: \ell = -e \left( \log f(z) - \log \sigma - \log t \right) - (1 - e) \log S(z).
 
-    Training begins near :math:`\log t = 0`. Estimators divide times by the root mean square of those they are
-    trained on, unless ``scale_target=False``; to a `Model`, give times of which many are near 1.
+    Training begins near :math:`\log t = 0`. Estimators divide times by the root mean square of the training
+    times, unless ``scale_target=False``; for a `Model`, scale times to values near 1.
 
     References
     ----------
@@ -161,7 +163,7 @@ class AFT(_OfTimes):
 
     @property
     def scaling(self) -> Scaling:
-        """A factor of times adds its logarithm where an event was seen."""
+        """Multiplying times by a factor adds its logarithm to the loss of events."""
         return Scaling(shifts=False, power=0.0, adds_log=True)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
@@ -203,7 +205,7 @@ class AFT(_OfTimes):
         return self._quantile(output, 0.5)
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the interval with the share `coverage` of times in it, half of the rest on each side.
+        """Return the central interval of times with probability `coverage`.
 
         An `output` of shape (n_samples, 2) gives bounds of shape (n_samples, 2, 1).
         """

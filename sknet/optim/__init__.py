@@ -1,4 +1,4 @@
-"""Optimizers: how parameters follow their gradients. Learning rates are in `sknet.optim.schedules`.
+"""Optimizers, which update parameters by their gradients. Learning rates are in `sknet.optim.schedules`.
 
 Each is a small parameter object without state: `init` and `update` are pure functions. Combinators
 take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_norm=1.0))``.

@@ -219,7 +219,7 @@ class Adamax(Optimizer):
     beta1 : float, default=0.9
         Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
-        How slowly the largest gradient shrinks, from 0 to below 1.
+        Decay rate of the largest gradient, in [0, 1).
     eps : float, default=1e-8
         Added to the largest gradient, so that nothing is divided by 0.
 
@@ -278,7 +278,7 @@ class NAdam(Optimizer):
     lr : float, Schedule or callable, default=2e-3
         Learning rate.
     momentum_decay : float, default=4e-3
-        How fast the momentum rises from half of `beta1` to all of it; 0 leaves it at half.
+        Rate at which the momentum rises from half of `beta1` to all of it; with 0 it stays at half.
 
     Notes
     -----
@@ -429,7 +429,7 @@ class ScheduleFreeAdamW(Optimizer):
     lr : float, Schedule or callable, default=2.5e-3
         Learning rate, usually several times `AdamW`'s. A schedule works, but is not needed.
     beta1 : float, default=0.9
-        Where gradients are evaluated, between the fast parameters (0) and their average (1).
+        Position at which gradients are evaluated, from the fast parameters (0) to their average (1).
     weight_decay : float, Schedule or callable, default=0.0
         Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
     warmup : int, default=0

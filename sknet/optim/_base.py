@@ -63,8 +63,8 @@ class MinimizeResult(NamedTuple):
 class BaseOptimizer(ParameterObject, ABC):
     """Abstract base of all optimizers.
 
-    Most go step by step, and are an `Optimizer`. Others, such as `LBFGS`, `minimize` an objective over
-    all rows with a line search of their own.
+    Most make one update per batch, and are an `Optimizer`. Others, such as `LBFGS`, `minimize` an objective
+    over all rows with their own line search.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class BaseOptimizer(ParameterObject, ABC):
         return changed
 
     def in_steps(self) -> "Optimizer":
-        """Return the optimizer itself, as one that makes one update per batch.
+        """Return the optimizer itself, if it makes one update per batch.
 
         Raises
         ------
@@ -145,15 +145,15 @@ class BaseOptimizer(ParameterObject, ABC):
     ) -> MinimizeResult:
         """Minimize an objective, starting from parameters `x0` of shape (n_parameters,), in float64.
 
-        ``value_and_grad(parameters)`` returns the objective, a float, and its gradient. It ends after
-        `max_iter` iterations, when no component of the gradient is above `gtol`, unless the optimizer has a
-        bound of its own, or when ``callback(number, objective, parameters)``, called after each iteration,
-        returns True. `verbose` prints the objectives.
+        ``value_and_grad(parameters)`` returns the objective, a float, and its gradient. The minimization ends
+        after `max_iter` iterations, when no component of the gradient is above `gtol`, unless the optimizer
+        has a bound of its own, or when ``callback(number, objective, parameters)``, called after each
+        iteration, returns True. `verbose` prints the objectives.
 
         Raises
         ------
         TypeError
-            If the optimizer goes step by step.
+            If the optimizer makes one update per batch.
         """
         raise TypeError(
             f"{type(self).__name__} goes step by step and minimizes nothing by itself: use LBFGS(), or call "
@@ -208,7 +208,7 @@ class OptimizerState(NamedTuple):
 
 
 class Optimizer(BaseOptimizer):
-    """Abstract base of the optimizers that go step by step.
+    """Abstract base of the optimizers that make one update per batch.
 
     An optimizer is stateless. `init` creates a state, and `update` returns a new one; whoever owns the
     parameters keeps it, and adds the returned differences to them.
@@ -265,7 +265,7 @@ class Optimizer(BaseOptimizer):
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The learning rates as schedules, a number as a constant one, then what else follows a schedule."""
+        """The learning rates as schedules (a number is a constant one), then other scheduled parameters."""
         return (as_schedule(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:
@@ -320,7 +320,7 @@ class Optimizer(BaseOptimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return what to add to one parameter, and its new slots.
+        """Return the update of one parameter, which is added to it, and its new slots.
 
         `gradient` and `param` have one shape, that of the parameter; if `elementwise`, they may be many in
         one flat array. There is an array in `slots` for each of the names, and `hyper` has what `hyper`,
@@ -344,7 +344,7 @@ class Optimizer(BaseOptimizer):
         return {}
 
     def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
-        """Return constant numbers, by the same names for each, of the parameter at `path` of this `shape`.
+        """Return constants of the parameter at `path`, of this `shape`; all parameters have the same names.
 
         `rule` takes them besides `hyper`.
         """
@@ -362,7 +362,7 @@ class Optimizer(BaseOptimizer):
         return {**hyper, **self.measure(list(gradients.values()), own, hyper)}
 
     def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
-        """Return what to add to each of some arrays, and their new slots, both by the names of `params`.
+        """Return the updates of some arrays, which are added to them, and their new slots, by name.
 
         Every update is made here: of parameters by path, and of parts of the flat array of all parameters.
         `gradients` have the names of `params`; `slots` has for each of its names an array for each of them,
@@ -389,7 +389,7 @@ class Optimizer(BaseOptimizer):
         return deltas, after
 
     def updated(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
-        """Return what to add to each of some parameters, and their new slots.
+        """Return the updates of some parameters, which are added to them, and their new slots.
 
         `gradients` and `params` are by path; `slots` has for each of its names an array for each path, and
         `hyper` is what the method of this name returned.
@@ -413,7 +413,7 @@ class Optimizer(BaseOptimizer):
     def update(
         self, gradients: Tree, state: OptimizerState, params: Tree, progress: Progress | None = None
     ) -> tuple[Tree, OptimizerState]:
-        """Return what to add to every parameter, and the new state; nothing is changed.
+        """Return the update of every parameter, and the new state; the arguments are not changed.
 
         `gradients`, like `params`, is a tree of arrays, and so are the deltas: new parameters are ``params +
         deltas``, leaf by leaf. Where a parameter is a Tensor, so are its delta and its slots. The `state` is
@@ -498,14 +498,14 @@ OPTIMIZERS: Mapping[str, type[BaseOptimizer]] = Names(
 
 
 def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
-    """Turn a name or an object into an optimizer whose parameters are valid.
+    """Convert a name or an object to an optimizer, and check its parameters.
 
     Parameters
     ----------
     value : str or BaseOptimizer
         One of the names in `OPTIMIZERS`, or an optimizer.
     caller : str
-        Whose parameter it is, for the message.
+        Name of the class whose parameter it is, for the error message.
 
     Returns
     -------

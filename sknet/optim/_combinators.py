@@ -261,10 +261,9 @@ class Lookahead(Combinator):
 
     Notes
     -----
-    Slow weights :math:`\phi` follow the fast weights :math:`\theta`, which then continue from there
-    [1]_: every k updates :math:`\phi \leftarrow \phi + \alpha (\theta - \phi)` and
-    :math:`\theta \leftarrow \phi`. The slot is :math:`\theta - \phi`. The optimizer's own slots stay
-    as they are.
+    Slow weights :math:`\phi` follow the fast weights :math:`\theta`, which then continue from there [1]_:
+    every k updates :math:`\phi \leftarrow \phi + \alpha (\theta - \phi)` and :math:`\theta \leftarrow \phi`.
+    The slot is :math:`\theta - \phi`. The optimizer's own slots stay as they are.
 
     References
     ----------
@@ -319,8 +318,7 @@ class EMA(Combinator):
 
     Notes
     -----
-    With parameters :math:`\theta_1, \theta_2, \dots` after each update, the average after update t
-    is
+    With parameters :math:`\theta_1, \theta_2, \dots` after each update, the average after update t is
 
     .. math:: \bar\theta_t = \frac{1 - d}{1 - d^t} \sum_{i \le t} d^{t - i} \theta_i ,
 

@@ -14,7 +14,7 @@ from sknet.optim._base import BaseOptimizer, MinimizeResult, Vector
 class LBFGS(BaseOptimizer):
     r"""Limited-memory BFGS: a quasi-Newton method for small data sets, over all samples at once.
 
-    It does not go step by step but minimizes the objective, with its own line search.
+    It does not make one update per batch, but minimizes the objective with its own line search.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ class LBFGS(BaseOptimizer):
     memory : int, default=10
         Number of past steps that approximate the curvature, at most `max_iter`; SciPy's ``maxcor``.
     gtol : float or None, default=None
-        Stop when the largest component of the gradient is at most this. None uses what `minimize` is
-        given, which for estimators is their `tol`.
+        Stop when the largest component of the gradient is at most this. None uses the `gtol` of `minimize`,
+        which for estimators is their `tol`.
     ftol : float, default=2.220446049250313e-09
         Stop when the relative decrease of an iteration is at most this.
 

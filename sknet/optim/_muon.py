@@ -45,8 +45,7 @@ class Muon(Optimizer):
     axis; a matrix has shape (in, out) here.
 
     The same as PyTorch's, which computes the iterations in bfloat16; for its weight decay use
-    ``WeightDecay(Muon())``. Embeddings and the last layer are better trained by `AdamW`, using
-    `Groups`.
+    ``WeightDecay(Muon())``. Embeddings and the last layer are better trained by `AdamW`, using `Groups`.
 
     References
     ----------
@@ -125,7 +124,7 @@ class Muon(Optimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return what to add to one matrix, and its new slots: those of the others stay as they are."""
+        """Return the update of one matrix, and its new slots; those of other parameters are unchanged."""
         mu = moving_average(slots[0], gradient, self.momentum)
         ahead = moving_average(mu, gradient, self.momentum) if self.nesterov else mu
         matrix = ops.reshape(ahead, (ahead.shape[0], -1))

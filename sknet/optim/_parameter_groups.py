@@ -30,9 +30,8 @@ class Groups(Composite, Optimizer):
 
     Notes
     -----
-    A grid addresses an optimizer by its pattern: ``optimizer__*.bias__lr``. Slots of the same name share
-    one array, since every parameter has one optimizer. The reported learning rate is that of the first
-    optimizer.
+    A grid addresses an optimizer by its pattern: ``optimizer__*.bias__lr``. Slots of the same name share one
+    array, since every parameter has one optimizer. The reported learning rate is that of the first optimizer.
 
     ``Groups({"*": ClipNorm(...)})`` clips by the norm of the group's own parameters,
     ``ClipNorm(Groups(...))`` by that of all parameters.

@@ -227,8 +227,7 @@ class RMSprop(Optimizer):
     .. math:: \nu \leftarrow \rho \nu + (1 - \rho) g^2, \qquad
               v \leftarrow \mu v - \mathrm{lr} \, g / (\sqrt{\nu} + \varepsilon), \qquad \Delta = v.
 
-    The constant is added after the root, as in PyTorch; the rate is part of the velocity, as in
-    `SGD`.
+    The constant is added after the root, as in PyTorch; the rate is part of the velocity, as in `SGD`.
 
     References
     ----------

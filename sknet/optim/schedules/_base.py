@@ -286,7 +286,7 @@ class Step(Schedule):
     every : int
         Number of epochs between reductions.
     factor : float, default=0.1
-        What the rate is multiplied by.
+        Factor of the rate.
     unit : {"epoch", "step"}, default="epoch"
         Whether `every` counts epochs or updates.
 
@@ -319,7 +319,7 @@ class MultiStep(Schedule):
     milestones : list of int
         The epochs at which it falls, in ascending order.
     factor : float, default=0.1
-        What the rate is multiplied by.
+        Factor of the rate.
     unit : {"epoch", "step"}, default="epoch"
         Whether the milestones are epochs or updates.
 
@@ -371,7 +371,7 @@ class Exponential(Schedule):
     lr : float
         The initial rate.
     factor : float, default=0.95
-        What the rate is multiplied by.
+        Factor of the rate.
     unit : {"epoch", "step"}, default="epoch"
         Whether it falls every epoch or at every update.
 
@@ -401,7 +401,7 @@ class Adaptive(Schedule):
     lr : float, Schedule or callable
         The initial rate, or a schedule whose rates are divided.
     factor : float, default=5.0
-        What the rate is divided by at a plateau.
+        Divisor of the rate at a plateau.
     min_lr : float, default=1e-6
         A rate at or below it is not divided again: at the next plateau the fit may stop.
     patience : int or None, default=None
