@@ -1,7 +1,7 @@
 """Networks: modules with parameters, layers, initial weights, and calls without side effects.
 
-`Module` is what networks are written with, `sknet.nn.init` how weights are drawn, and
-`functional_call` runs a module as a pure function of its parameters.
+`Module` is the base class of networks, `sknet.nn.init` has schemes for initial weights, and `functional_call`
+runs a module as a pure function of its parameters.
 """
 
 import typing as _typing

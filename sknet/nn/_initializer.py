@@ -37,13 +37,13 @@ class Initializer(ParameterObject, ABC):
 
     @abstractmethod
     def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's weights of some `shape` from `random_state`, in float64.
+        """Draw a layer's weights of this `shape` from `random_state`, in float64.
 
-        An output depends on `fan_in` inputs, and `fan_out` outputs depend on an input.
+        Each output depends on `fan_in` inputs, and each input affects `fan_out` outputs.
         """
 
     def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's bias, after its weights: zeros of some `shape`, unless the scheme says otherwise.
+        """Draw a layer's bias, after its weights: by default zeros of this `shape`.
 
         `random_state`, `fan_in` and `fan_out` are those of the weights.
         """
@@ -73,8 +73,8 @@ class FromData(Initializer):
     r"""Weights and biases fitted to the first data that a layer sees; ``init="data"``.
 
     The weights are drawn standard normal; before the first training step, every column is divided by the
-    standard deviation of its output. Inputs with few different rows hardly change some outputs, which `least`
-    keeps from being blown up.
+    standard deviation of its output. If the inputs have few distinct rows, some outputs hardly vary; `least`
+    limits their scaling.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class FromData(Initializer):
         "he+5" sets each bias so that the output is zero at a random point among the data: minus a
         weighted mean of 5 sampled outputs, with weights drawn from Exp(1).
     n_rows : int, default=2000
-        The largest number of rows that are used; of more, a random sample of this size.
+        Maximum number of rows to use; of more rows, a random sample of this size.
     least : float, default=0.0
         Smallest divisor, relative to the root mean square deviation of outputs over draws of the weights.
 
@@ -90,7 +90,7 @@ class FromData(Initializer):
     -----
     A `Model`, and with it every estimator, shows the training rows to all such layers once, before
     the first step, layer by layer in the order of the forward pass, drawing from its `random_state`.
-    Parameters that were trained, loaded, assigned or frozen since they were drawn stay as they are. Without
+    Parameters that were trained, loaded, assigned or frozen since they were drawn are not changed. Without
     a model, `nn.init.from_data` does the same.
 
     The deviations follow D. Mishkin and J. Matas, "All You Need is a Good Init", ICLR 2016; the biases
@@ -129,7 +129,7 @@ class FromData(Initializer):
 
         Columns of `weight`, of shape (..., n_outputs), are rescaled for `outputs` of the first data, of shape
         (n_rows, n_outputs), unless their deviation is not positive and finite. Divisors are at least `least`
-        times the deviation that is `expected` of draws. Draws come from `random_state`.
+        times the `expected` deviation. Draws come from `random_state`.
         """
         n_rows, n_outputs = outputs.shape
         bias = np.zeros(n_outputs)
@@ -214,18 +214,18 @@ def from_data(module: M, *inputs: Any, random_state: "int | RandomState | None" 
     Parameters
     ----------
     module : Module
-        Changed in place; a lazy one is to be materialized before.
+        The module, which is changed in place; a lazy one must be materialized before.
     *inputs : array or CSR matrix of shape (n_samples, ...)
-        What the forward pass takes.
+        Arguments of the forward pass.
     random_state : int, RandomState or None, default=None
-        What to draw from; None is NumPy's global state, as everywhere in scikit-learn.
+        Random state to draw from; None is NumPy's global state, as in scikit-learn.
     **named : array or CSR matrix of shape (n_samples, ...)
-        What the forward pass takes by name, if there are no `inputs`.
+        Keyword arguments of the forward pass, if there are no `inputs`.
 
     Returns
     -------
     Module
-        The same module. Parameters that have changed since they were drawn are left as they are.
+        The same module. Parameters that have changed since they were drawn are not changed.
 
     Raises
     ------

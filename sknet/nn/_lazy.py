@@ -129,27 +129,28 @@ class _Sizes:
 
 @named_errors
 def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> int:
-    """Return how many elements the largest array of a forward pass has for each row of a batch.
+    """Return the number of elements per row of the largest array in a forward pass.
 
     Parameters
     ----------
     module : Module
         Not changed, and its hooks are not called.
     shape : tuple of int, or dict of those
-        Of one row of the input, without the batch's axis; for several inputs, by the names of arguments.
+        Shape of one row of the input, without the batch axis; for several inputs, a dict by the names of
+        arguments.
     dtype : dtype, or dict of those, default="float32"
-        Of the input, or of each.
+        Dtype of the input, or of each input by name.
 
     Returns
     -------
     int
-        Inputs, results of operations and their working memory are counted; arrays whose size does not
-        depend on the number of rows are not.
+        The maximum over inputs, results of operations and their working memory; arrays whose size does not
+        depend on the number of rows are left out.
 
     Raises
     ------
     DeviceError
-        If the forward pass reads values, and so cannot run without data.
+        If the forward pass depends on values, and so cannot run without data.
     ShapeError
         If the input does not fit.
 
@@ -191,20 +192,19 @@ KEPT = ("_training", "_held", "_hooks")  # by a lazy module that becomes an ordi
 class Lazy(Module):
     """Base of the lazy layers, which turn into ordinary ones at their first input.
 
-    A lazy class names itself, the ordinary class, the constructor's argument that is left out, and
-    the axis of the first input whose length it is.
+    A lazy class derives from the ordinary class, and names the constructor's argument to infer and the axis
+    of the first input that has this length.
 
     Parameters
     ----------
     *args, **kwargs : object
-        The ordinary class's arguments without that one.
+        Arguments of the ordinary class, without the inferred one.
 
     Notes
     -----
-    After its first call a lazy layer *is* the ordinary one: its class is, and it prints, pickles and
-    loads like it. Before, it has a mode, a dtype, a device and hooks, but no parameters, and whatever
-    asks for those raises a `StateError`. `materialize` converts it without a call, and a `Model` with its
-    first batch.
+    After its first call a lazy layer is an instance of the ordinary class, and prints, pickles and loads like
+    it. Before, it has a mode, a dtype, a device and hooks, but no parameters: reading them raises a
+    `StateError`. `materialize` converts it without a call, and a `Model` with its first batch.
 
     Examples
     --------
@@ -420,28 +420,28 @@ class LazyConvTranspose2d(Lazy, ConvTranspose2d, infer="in_channels", axis=-3):
 
 @named_errors
 def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32", **named: Any) -> M:
-    """Turn lazy modules into ordinary ones by a pass without data.
+    """Convert lazy modules to ordinary ones by a forward pass without data.
 
     Parameters
     ----------
     module : Module
-        Changed in place, if it is lazy.
+        The module; if it is lazy, it is changed in place.
     *inputs : tuple of int, array, or tree of those
-        What the forward pass takes: shapes, with the batch's axis, or examples.
+        Arguments of the forward pass: shapes, including the batch axis, or examples.
     dtype : dtype, default="float32"
-        Of the inputs that are shapes.
+        Dtype of the inputs that are shapes.
     **named : tuple of int, array, or tree of those
-        What the forward pass takes by name, if there are no `inputs`.
+        Keyword arguments of the forward pass, if there are no `inputs`.
 
     Returns
     -------
     Module
-        The same module; nothing is drawn yet.
+        The same module; its weights are not drawn yet.
 
     Raises
     ------
     ShapeError
-        If the inputs do not fit; the module is as before then.
+        If the shapes of inputs do not match; the module is then unchanged.
 
     Examples
     --------
@@ -474,19 +474,19 @@ VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ModuleFactory:
-    """A class of modules and arguments for its constructor, which can be cloned, compared and searched over.
+    """Module class with arguments for its constructor, which can be cloned, compared and searched over.
 
     Parameters
     ----------
     factory : type of Module or callable
-        What returns a module.
+        Class or function that returns a module.
     **arguments : object
-        Its arguments by name. Those that are omitted take their defaults, or are supplied when it is built.
+        Arguments of `factory` by name. Omitted ones have their defaults, or are supplied by `build`.
 
     Raises
     ------
     TypeError
-        If it has no argument of such a name; names the nearest.
+        If there is no argument of this name; the message suggests the nearest.
 
     Examples
     --------
@@ -536,7 +536,7 @@ class ModuleFactory:
         return name in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
 
     def needs(self, name: str) -> bool:
-        """Tell whether there is an argument of this name that was given no value."""
+        """Tell whether there is an argument of this name without a value."""
         return name in self._names() and name not in self._arguments
 
     def build(self, **known: Any) -> Module:
@@ -547,7 +547,7 @@ class ModuleFactory:
         Raises
         ------
         TypeError
-            If an argument without a default is left out, or what is returned is not a module.
+            If an argument without a default is left out, or the result is not a module.
         """
         arguments = {**known, **self._arguments}
         missing = [
@@ -601,7 +601,7 @@ class ModuleFactory:
         Raises
         ------
         ValueError
-            If there is no argument of such a name; names the nearest.
+            If there is no argument of this name; the message suggests the nearest.
         """
         inner: dict[str, dict[str, Any]] = {}
         own: dict[str, Any] = {}

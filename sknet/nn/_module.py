@@ -71,7 +71,7 @@ class Registry:
     def register_parameter(self, name: str, parameter: Parameter) -> None:
         """Add a parameter as the attribute `name`; assigning it does the same.
 
-        Several modules may have the same `parameter`: it is then shared.
+        A `parameter` may be registered in several modules, which then share it.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Registry:
     def register_module(self, name: str, module: Any) -> None:
         """Add a module as the attribute `name`, a child; assigning it does the same.
 
-        If a `module` is registered several times, it computes several times with the same parameters.
+        A `module` that is registered several times is called several times, with the same parameters.
 
         Raises
         ------
@@ -115,8 +115,8 @@ class Registry:
     ) -> None:
         """Add a tensor that is state but not learned, such as a running mean, as the attribute `name`.
 
-        `value` is its first value, whose shape and dtype stay, on `device`, or where it is for None. It is
-        part of `state_dict` if it is `persistent`.
+        `value` is the initial value, which determines shape and dtype, on `device`, or for None on the device
+        of `value`. A `persistent` buffer is part of `state_dict`.
 
         Raises
         ------
@@ -133,15 +133,15 @@ class Registry:
     def set_buffer(self, name: str, value: Any) -> None:
         """Set the value of the buffer `name`, as a forward pass does with its running statistics.
 
-        `value` is detached and converted to the buffer's dtype. Inside `functional_call` it goes to the
-        buffers that the call returns, and the module stays as it was. Assigning the attribute does the same.
+        `value` is detached and converted to the buffer's dtype. Inside `functional_call` it is one of the
+        buffers that the call returns, and the module is not changed. Assigning the attribute does the same.
 
         Raises
         ------
         AttributeError
             If there is no such buffer.
         ShapeError
-            If the shape is not the buffer's.
+            If the shape differs from that of the buffer.
         """
         own = self._buffers.get(name)
         if own is None:
@@ -249,14 +249,14 @@ class Registry:
     # -- looking around -------------------------------------------------------------------------
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
-        """Yield path and module for this one and all below, parents first; `prefix` begins every path.
+        """Yield path and module for this module and all inside it, parents first; `prefix` begins every path.
 
-        A module that is registered several times comes once, under its first path.
+        A module that is registered several times is yielded once, under its first path.
         """
         return iter(_walk(self, prefix))
 
     def modules(self) -> Iterator["Module"]:
-        """Yield this module and all below, each once, parents before children."""
+        """Yield this module and all modules inside it, each once, parents before children."""
         return iter([module for _, module in _walk(self, "")])
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
@@ -268,12 +268,12 @@ class Registry:
 
     @named_errors
     def get_submodule(self, path: str) -> "Module":
-        """Return the module at a dotted `path`, any path to a shared one; this one itself for "".
+        """Return the module at a dotted `path`, any of its paths if it is shared; "" is this module.
 
         Raises
         ------
         AttributeError
-            Names the part of the path that does not exist, and the modules there are.
+            If the path does not exist; the message names the part that is missing, and the modules there are.
         """
         module: Any = self
         for part in path.split(".") if path else ():
@@ -340,18 +340,18 @@ class Registry:
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Yield path and parameter: a module's own, then its children's; `prefix` begins every path.
 
-        A shared one comes once, under its first path. Inside `functional_call`, the values that it
-        was given stand in for parameters.
+        A shared parameter is yielded once, under its first path. Inside `functional_call`, its values replace
+        the parameters.
         """
         for path, parameter in self.own_parameters(prefix):
             yield path, bound_parameter(parameter)  # type: ignore[misc]
 
     def parameters(self) -> Iterator[Parameter]:
-        """Yield the parameters of this module and all below, in the order of `named_parameters`."""
+        """Yield the parameters of this module and all inside it, in the order of `named_parameters`."""
         return (parameter for _, parameter in self.named_parameters())
 
     def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Yield path and value of the buffers of this module and all below; `prefix` begins every path."""
+        """Yield path and value of the buffers of this module and those inside; `prefix` begins every path."""
         for path, module in self.named_modules(prefix):
             for name in module._buffers:
                 yield join(path, name), bound_buffer(module, name)
@@ -361,14 +361,14 @@ class Registry:
 
 
 class StateDict(dict[str, "np.ndarray[Any, Any]"]):
-    """The state of a module: a dict of host arrays by path, and what they mean.
+    """The state of a module: a dict of host arrays by path, with metadata.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
         The arrays by path.
     metadata : dict
-        Dicts, strings and numbers, as JSON writes them.
+        Dicts, strings and numbers that JSON can represent.
 
     Notes
     -----
@@ -436,17 +436,15 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
 class Module(Registry):
     """Base of all layers and networks: write `forward`, and assign parameters and modules as attributes.
 
-    What is assigned is registered: a `Parameter` is found by `parameters`, a module by `modules`,
-    each under its dotted path, such as ``"encoder.0.weight"``.
+    Assigned parameters and modules are registered: `parameters` finds a `Parameter`, `modules` a module, each
+    under its dotted path, such as ``"encoder.0.weight"``.
 
     Notes
     -----
-    The registries exist before `__init__` runs, so ``super().__init__()`` may be called, and
-    cannot be forgotten.
+    The registries exist before `__init__` runs, so ``super().__init__()`` may be called, but need not.
 
-    A forward pass reads its parameters and buffers as attributes, and changes a buffer with
-    `set_buffer` alone. It can then be run as a pure function (`functional_call`), and by several
-    threads at the same time.
+    A forward pass reads its parameters and buffers as attributes, and changes buffers only by `set_buffer`.
+    It can then be run as a pure function (`functional_call`), and by several threads at the same time.
 
     Examples
     --------
@@ -511,7 +509,7 @@ class Module(Registry):
     def training(self) -> bool:
         """True if layers such as `Dropout` behave as in training; `functional_call` decides for its pass.
 
-        It is False for a module whose statistics an estimator's ``frozen=`` holds.
+        It is False for a module whose statistics are fixed by an estimator's ``frozen=``.
         """
         if self._held:
             return False
@@ -531,17 +529,17 @@ class Module(Registry):
 
     @named_errors
     def apply(self, function: Callable[["Module"], Any]) -> Self:
-        """Call ``function(module)`` with every module, those below first; return this one."""
+        """Call ``function(module)`` with every module, children before parents; return this module."""
         _apply(self, function, set())
         return self
 
     @named_errors
     def requires_grad_(self, mode: bool = True) -> Self:
-        """Make all parameters trainable, or for a `mode` of False freeze them; return the module.
+        """Make all parameters trainable, or if `mode` is False freeze them; return the module.
 
-        No gradient is computed of frozen parameters, and a `Model` leaves them out of its steps, from the
-        next one on. Running statistics, which are no parameters, still follow the batches; ``frozen=`` of an
-        estimator holds them too, until True or another fit releases them.
+        No gradient is computed for frozen parameters, and a `Model` does not update them from the next step
+        on. Running statistics, which are not parameters, are still updated; ``frozen=`` of an estimator fixes
+        them too, until a call with True or another fit.
         """
         for _, parameter in self.own_parameters():
             parameter.requires_grad = bool(mode)
@@ -570,24 +568,24 @@ class Module(Registry):
     def as_pure(self, function: Callable[..., Any]) -> Any:
         """Return this module, or a method of it, as a `function` of its parameters and buffers.
 
-        `sknet.compile.capture` asks for copies of the values by path, the parameters of the function, and
-        ``call(values, *args)``, which runs in evaluation mode; `functional_call` is for all else.
+        For `sknet.compile.capture`: returns copies of the values by path, the parameters of the function, and
+        ``call(values, *args)``, which runs in evaluation mode. Otherwise use `functional_call`.
         """
         return as_pure(self, function)
 
     def export(self, *example: Any, any_rows: bool = True, unroll: bool = False) -> Any:
-        """Return this module as a graph with its parameters, which needs no class of one's own to compute.
+        """Return this module as a graph with its parameters, which runs without the module's class.
 
-        It is the short way to `sknet.graphs.export`, and stays in evaluation mode: dropout does nothing, and
-        batch norms use their running statistics. Of each `example` of an argument of `forward`, the dtype
-        counts, and the lengths of all axes but the first; without `any_rows`, that one's, too. To `unroll`
-        lets Python read the example's values, and freezes what it does with them; the graph is then for its
-        shapes only.
+        A shortcut of `sknet.graphs.export`, in evaluation mode: dropout does nothing, and batch norms use
+        their running statistics. The graph is for inputs with the dtype of each `example` of an argument of
+        `forward` and the lengths of its axes, except for the first if `any_rows`. With `unroll`, Python code
+        may read the example's values, and what it does with them is fixed in the graph, which then has the
+        shapes of the example only.
 
         Raises
         ------
         CaptureError
-            If `forward` does something that a graph would freeze; names the line.
+            If `forward` depends on values in a way that a graph would fix; the message names the line.
 
         Examples
         --------
@@ -602,58 +600,58 @@ class Module(Registry):
 
     @named_errors
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
-        """Register a function that sees, and may replace, the arguments of every forward pass.
+        """Register a function that receives, and may replace, the arguments of every forward pass.
 
         ``hook(module, args)`` returns None, or new arguments, a tuple or a single one; with `with_kwargs`,
-        ``hook(module, args, kwargs)`` returns None or ``(args, kwargs)``. `remove` of the handle that is
-        returned removes the `hook`.
+        ``hook(module, args, kwargs)`` returns None or ``(args, kwargs)``. The method `remove` of the returned
+        handle removes the `hook`.
 
         Notes
         -----
-        Hooks of a kind run in the order in which they were registered, each on the result of the
-        one before. `copy` and ``copy.deepcopy`` keep hooks, pickles leave them out: a function is not
-        state. A pass with hooks is not compiled: a fit warns, and runs uncompiled.
+        Hooks of a kind run in the order in which they were registered, each on the result of the one before.
+        `copy` and ``copy.deepcopy`` keep hooks, pickles leave them out. A forward pass with hooks is not
+        compiled: a fit warns, and runs uncompiled.
         """
         return _hooks.register(self, "forward_pre", hook, with_kwargs)
 
     @named_errors
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
-        """Register a function that sees, and may replace, the output of every forward pass.
+        """Register a function that receives, and may replace, the output of every forward pass.
 
         ``hook(module, args, output)``, or with `with_kwargs` ``hook(module, args, kwargs, output)``, returns
-        None or a new output. `remove` of the handle that is returned removes the `hook`.
+        None or a new output. The method `remove` of the returned handle removes the `hook`.
         """
         return _hooks.register(self, "forward", hook, with_kwargs)
 
     @named_errors
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Register a function that sees, and may replace, the gradients of the outputs.
+        """Register a function that receives, and may replace, the gradients of the outputs.
 
         ``hook(module, grad_output)`` returns None or new gradients; ``grad_output`` is a tuple with a tensor
-        for every leaf of the output, None for one that has no gradient. `remove` of the handle removes the
-        `hook`.
+        for every leaf of the output, None for one that has no gradient. The method `remove` of the returned
+        handle removes the `hook`.
         """
         return _hooks.register(self, "backward_pre", hook)
 
     @named_errors
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Register a function that sees the gradients of inputs and outputs.
+        """Register a function that receives the gradients of inputs and outputs, and may replace the former.
 
-        ``hook(module, grad_input, grad_output)`` returns None, or gradients to take the place of
-        ``grad_input``: a tuple with a tensor for every leaf of the positional arguments, None for one that
-        needs no gradient. `remove` of the handle that is returned removes the `hook`.
+        ``hook(module, grad_input, grad_output)`` returns None, or gradients that replace ``grad_input``: a
+        tuple with a tensor for every leaf of the positional arguments, None for one that needs no gradient.
+        The method `remove` of the returned handle removes the `hook`.
 
         Notes
         -----
-        Where no input needs a gradient, as in a first layer, the hook runs when the gradients of the
-        outputs are there. Gradients of gradients go through hooks as well.
+        If no input needs a gradient, as in a first layer, the hook runs when the gradients of the outputs are
+        known. Hooks also run for gradients of gradients.
         """
         return _hooks.register(self, "backward", hook)
 
     # -- what it shows ------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows in the parentheses: the arguments that differ from their defaults."""
+        """Return the text that `repr` shows in parentheses: the arguments that differ from their defaults."""
         return repr_arguments(self)
 
     def __repr__(self) -> str:
@@ -664,13 +662,12 @@ class Module(Registry):
     def initialize(self, random_state: "int | RandomState | None" = None) -> Self:
         """Draw each parameter that was not drawn yet, in the order of `named_parameters`; return the module.
 
-        A `random_state` of None is NumPy's global state, as everywhere in scikit-learn.
+        A `random_state` of None is NumPy's global state, as in scikit-learn.
 
         Notes
         -----
-        The same seed gives the same weights in every dtype and on every device: they are drawn on
-        the host in float64, then converted. Call `to` before, not after, to draw float64 weights
-        in full precision.
+        The same seed gives the same weights in every dtype and on every device: they are drawn on the host in
+        float64, then converted. To draw float64 weights in full precision, call `to` before this method.
         """
         source = check_random_state(random_state)
         for _, parameter in self.own_parameters():
@@ -678,7 +675,7 @@ class Module(Registry):
         return self
 
     def init_versions(self) -> dict[str, int]:
-        """Return the version of the default initial weights of each module that took them, by path.
+        """Return the version of the default scheme of each module that was initialized by it, by path.
 
         See `sknet.nn.init.version`.
         """
@@ -688,7 +685,7 @@ class Module(Registry):
     def state_dict(self) -> StateDict:
         """Return copies of all parameters and persistent buffers: arrays on the host by path.
 
-        What two modules share appears under its first path.
+        A parameter or buffer that is shared appears under its first path.
         """
         return state_dict(self)
 
@@ -697,21 +694,22 @@ class Module(Registry):
 
     @named_errors
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
-        """Copy values into the parameters and persistent buffers: all of them, or after an error none.
+        """Copy values into the parameters and persistent buffers: all of them, or none after an error.
 
         Arrays in `state`, as `state_dict` returns it, are converted to this module's dtypes and devices.
-        `strict` requires the same paths; False loads those that both have. The paths that were missing, and
-        those that were unexpected, are returned as `Keys`.
+        `strict` requires the same paths; False loads those in both. Missing and unexpected paths are returned
+        as `Keys`.
 
         Raises
         ------
         StateError
-            Names missing and unexpected paths, and those whose shape or dtype does not fit.
+            If the state does not fit; the message names missing and unexpected paths, and shapes and dtypes
+            that differ.
 
         Notes
         -----
-        A class that changes its parameters increments its `_version`, and rewrites the entries of
-        older states in `_migrate_state`.
+        If a class changes its parameters in a new release, it increments its `_version` and converts the
+        entries of older states in `_migrate_state`.
         """
         return load_state_dict(self, state, strict)
 
@@ -719,13 +717,13 @@ class Module(Registry):
     def to(self, dtype: DTypeLike | None = None, device: "str | Device | None" = None) -> Self:
         """Convert the floating parameters and buffers to a dtype, and move all of them to a device.
 
-        `dtype` is "float32" or "float64"; None leaves dtypes, or for `device` everything, as and where they
-        are. The module is changed in place, and returned.
+        `dtype` is "float32" or "float64"; None for `dtype` or `device` leaves it unchanged. The module is
+        changed in place, and returned.
 
         Raises
         ------
         DtypeError, DeviceError
-            If there is no such dtype or device; nothing is changed then.
+            If there is no such dtype or device; the module is then unchanged.
         StateError
             If a `Model` owns the parameters, and computes in another dtype or on another device.
         """
@@ -745,12 +743,12 @@ class Module(Registry):
             convert(tensor, dtype, device)
 
     def copy(self) -> Self:
-        """Return the same tree of new modules, with new parameters that share their values with these.
+        """Return a copy of this module and all inside it, with new parameters that share the values.
 
-        Loading, moving, drawing or training the copy leaves this module alone, as long as arrays are replaced
-        and not written to; parameters that a `Model` owns, which writes to them in place, are copied with
-        their values. All other attributes are shared. What was shared inside the tree is shared inside the
-        copy.
+        Loading, moving, drawing or training the copy does not change this module, as long as arrays are
+        replaced and not written to; parameters of a `Model`, which writes to them in place, are copied with
+        their values. All other attributes are shared. Modules and parameters that are shared inside this
+        module are shared inside the copy.
         """
         return copy_with(self, {})
 
@@ -935,7 +933,7 @@ def held_of(module: Module) -> Callable[[], None]:
 
 
 def bindings(module: Module) -> dict[str, Binding]:
-    """Return what a `Scope` calls the parameters and buffers of a module.
+    """Return the keys under which a `Scope` has the parameters and buffers of a module.
 
     To run a module many times, look the bindings up once, and fill ``Scope.values``.
 
@@ -947,7 +945,7 @@ def bindings(module: Module) -> dict[str, Binding]:
     Returns
     -------
     dict of str to binding
-        A key for every path, parameters first. It holds while the module keeps its parameters.
+        A key for every path, parameters first; valid while the module keeps its parameters.
 
     Examples
     --------
@@ -971,12 +969,12 @@ def functional_call(
     key: Key | None = None,
     step: int = 0,
 ) -> tuple[Any, dict[str, Tensor]]:
-    """Run a module with other parameters and buffers than its own; nothing is changed.
+    """Run a module with other parameters and buffers than its own, without changing it.
 
     Parameters
     ----------
     module : Module
-        What to run.
+        The module to run.
     values : mapping of str to Tensor or array
         Parameters and buffers by their path. The module's own are used for those that are missing.
     args : tuple or object
@@ -986,7 +984,7 @@ def functional_call(
     key : tuple of two int, default=None
         Stream of the random numbers that layers such as `Dropout` draw.
     step : int, default=0
-        Which step of the stream: the same key and step draw the same numbers.
+        Position in the stream: the same key and step draw the same numbers.
 
     Returns
     -------
@@ -1002,8 +1000,8 @@ def functional_call(
 
     Notes
     -----
-    Inside another `functional_call`, what the outer one has replaced stays replaced. Mode and
-    random stream are this call's, and updates are returned, not handed to the outer pass.
+    Inside another `functional_call`, values that the outer call replaces stay replaced. Mode and random
+    stream are those of the inner call, and updates are returned, not passed to the outer call.
 
     Examples
     --------
@@ -1169,12 +1167,12 @@ def _article(value: Any) -> str:
 
 @named_errors
 def is_lazy(module: Module) -> bool:
-    """Tell whether there is a module here or below whose shapes are not known yet.
+    """Tell whether a module, or one inside it, is lazy: its shapes are not known yet.
 
     Parameters
     ----------
     module : Module
-        Where to look.
+        The module to look at.
 
     Returns
     -------

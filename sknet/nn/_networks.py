@@ -141,7 +141,7 @@ class _ImageNet(Module):
 
 
 class ConvNet(_ImageNet):
-    """Convolutional network for images, sized by them: ``NetClassifier("conv")``.
+    """Convolutional network for images, adapted to their shape: ``NetClassifier("conv")``.
 
     Parameters
     ----------
@@ -153,20 +153,20 @@ class ConvNet(_ImageNet):
     channels : int, default=32
         Channels of the first stage; each of the next ones has twice as many, at half the size.
     depth : int, default=1
-        Convolutions of each stage.
+        Number of convolutions in each stage.
     dropout : float, default=0.3
         Probability of dropout before the outputs.
     augment : str, Module, or sequence of those, default="shift"
-        Random changes of images in training: "shift" (by up to a 28th of the shorter side, a pixel at least),
-        "crop" (by up to 4 pixels, zeros around), "flip" (left to right), "cutout" (a square of 8 pixels is
-        covered), "mixup" (images and their losses are mixed with those of others), or layers such as
-        `RandomShift`; ``()`` for none.
+        Data augmentation: "shift" (by up to a 28th of the shorter side, at least a pixel), "crop" (by up to 4
+        pixels, with zero padding), "flip" (left to right), "cutout" (a square of 8 pixels is covered),
+        "mixup" (images and their losses are mixed with those of others), or layers such as `RandomShift`;
+        ``()`` for none.
 
     Notes
     -----
-    A convolution of 3 x 3 with batch norm and ReLU; two stages of a maximum of 2 x 2, taken before the norm,
-    and `depth` convolutions, fewer where images are small; a linear layer, which of large images reads means
-    of 7 x 7 parts.
+    A 3 x 3 convolution with batch norm and ReLU; two stages (fewer for small images) of 2 x 2 max pooling,
+    which comes before the preceding norm, and `depth` convolutions with batch norm and ReLU; then a linear
+    layer, for large images after average pooling to 7 x 7.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class ConvNet(_ImageNet):
 
 @described_by(ConvNet)
 class ResNet(_ImageNet):
-    """Residual network for images, sized by them: ``NetClassifier("resnet")``.
+    """Residual network for images, adapted to their shape: ``NetClassifier("resnet")``.
 
     Parameters
     ----------
@@ -195,14 +195,14 @@ class ResNet(_ImageNet):
     channels : int, default=16
         Channels of the first stage; each of the next ones has twice as many, at half the size.
     depth : int, default=1
-        Residual blocks of each stage, of two convolutions each.
+        Number of residual blocks in each stage; each has two convolutions.
     augment : str, Module, or sequence of those, default="shift"
-        Random changes of images in training, as for `ConvNet`.
+        Data augmentation, as for `ConvNet`.
 
     Notes
     -----
-    K. He et al., "Deep residual learning for image recognition", CVPR 2016, section 4.2, with projections
-    where a stage begins; a linear layer of the mean of each channel.
+    K. He et al., "Deep residual learning for image recognition", CVPR 2016, section 4.2, with projections at
+    the beginning of stages, global average pooling and a linear layer.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def _mask(x: Any, lengths: Any) -> Tensor | None:
 
 
 class RecurrentNet(_SequenceNet):
-    """Recurrent network for sequences, sized by them: ``NetClassifier("lstm")`` or ``"gru"``.
+    """Recurrent network for sequences, adapted to their shape: ``NetClassifier("lstm")`` or ``"gru"``.
 
     Parameters
     ----------
@@ -309,23 +309,23 @@ class RecurrentNet(_SequenceNet):
     n_outputs : int
         Number of outputs. Estimators supply it.
     n_ids : int or None, default=None
-        One more than the largest id, where sequences are of ids; None for numbers. Estimators supply it: X of
-        integers and shape (n, steps) has ids.
+        Number of ids, the largest one plus 1, for sequences of ids; None for numbers. Estimators supply it:
+        integer X of shape (n_samples, n_steps) holds ids.
     cell : {"lstm", "gru", "rnn"}, default="lstm"
         Kind of the cell.
     hidden_size : int, default=64
-        Size of the hidden state, and of the vectors of steps.
+        Size of the hidden state, and of the embeddings of steps.
     num_layers : int, default=1
         Number of layers.
     bidirectional : bool, default=True
-        Run over each sequence in both directions.
+        Whether to run over each sequence in both directions.
     dropout : float, default=0.2
         Probability of dropout before the outputs and between layers.
 
     Notes
     -----
-    The outputs follow from the hidden state at the end, of `lengths` where they are given. Ids that the fit
-    has not seen, above its largest, count nothing.
+    The outputs are computed from the last hidden state, at the end of `lengths` if they are given. Ids above
+    the largest one in the fit are ignored.
 
     Examples
     --------
@@ -375,7 +375,7 @@ class RecurrentNet(_SequenceNet):
 
 
 class TransformerNet(_SequenceNet):
-    """Transformer encoder for sequences, sized by them: ``NetClassifier("transformer")``.
+    """Transformer encoder for sequences, adapted to their shape: ``NetClassifier("transformer")``.
 
     Parameters
     ----------
@@ -384,19 +384,20 @@ class TransformerNet(_SequenceNet):
     n_outputs : int
         Number of outputs. Estimators supply it.
     n_ids : int or None, default=None
-        One more than the largest id, as for `RecurrentNet`. Estimators supply it.
+        Number of ids, as for `RecurrentNet`. Estimators supply it.
     embed_dim : int, default=64
-        Size of the vectors of steps.
+        Size of the embeddings of steps.
     num_layers : int, default=2
         Number of layers.
     num_heads : int, default=4
-        Heads of the attention; they divide `embed_dim`.
+        Number of attention heads, a divisor of `embed_dim`.
     dropout : float, default=0.1
         Probability of dropout in the layers and before the outputs.
 
     Notes
     -----
-    Positions are encoded by waves, and the outputs follow from the mean over the steps that are no padding.
+    Positions have a sinusoidal encoding; the outputs are computed from the mean over the steps that are not
+    padding.
 
     Examples
     --------
@@ -442,22 +443,22 @@ class TransformerNet(_SequenceNet):
 
 @described_by(TransformerNet)
 class TemporalConvNet(_SequenceNet):
-    """Network of dilated convolutions for sequences, sized by them: ``NetClassifier("tcn")``.
+    """Network of dilated convolutions for sequences, adapted to their shape: ``NetClassifier("tcn")``.
 
     Parameters
     ----------
     channels : int, default=64
-        Size of the vectors of steps.
+        Size of the embeddings of steps.
     num_layers : int, default=4
-        Residual convolutions, each of which looks twice as far as the one before.
+        Number of residual convolutions, each with twice the dilation of the one before.
     kernel_size : int, default=3
-        Steps that a convolution reads.
+        Length of the kernels, in steps.
 
     Notes
     -----
     S. Bai et al., "An empirical evaluation of generic convolutional and recurrent networks for sequence
-    modeling", arXiv:1803.01271, with centered convolutions and layer norm; the outputs follow from the mean
-    over the steps that are no padding.
+    modeling", arXiv:1803.01271, with centered convolutions and layer norm; the outputs are computed from the
+    mean over the steps that are not padding.
 
     Examples
     --------

@@ -103,7 +103,7 @@ class Undrawn(MetaArray):
 
 
 class Parameter(Tensor):
-    """A tensor that a module learns: a leaf that requires a gradient.
+    """Tensor that is learned by a module: a leaf that requires a gradient.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ class Parameter(Tensor):
     dtype : {"float32", "float64"}, default=None
         None keeps the dtype of `data`; a parameter that is drawn is then float32.
     device : str or Device, default=None
-        Where the values live; None leaves `data` where it is, and draws to the CPU. On ``"meta"``
-        nothing is ever drawn: the parameter has a shape and a dtype, until it is moved elsewhere.
+        Device of the values; None leaves `data` on its device, and draws to the CPU. On ``"meta"`` values are
+        not drawn: the parameter only has a shape and a dtype, until it is moved to another device.
 
     Raises
     ------
@@ -194,14 +194,14 @@ class Parameter(Tensor):
 
     @property
     def home(self) -> Home | None:
-        """The memory of the owner that keeps this parameter's values; None if there is none."""
+        """The memory of the owner of this parameter's values; None if it has no owner."""
         home = self._home
         return None if home is None else home()
 
     def settle(self, home: Home | None, data: Any) -> None:
-        """Let an owner keep the values from now on, in `data`, which holds them already; None ends that.
+        """Give the values to the owner `home`, in `data`, which holds them already; None ends the ownership.
 
-        The `home` of the owner is referred to weakly, so that the parameter is free when the owner is gone.
+        The reference to `home` is weak, so that the ownership also ends with the owner.
         """
         self._home = None
         self.data = data
@@ -213,7 +213,7 @@ class Parameter(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """True if it is trainable: operations on it are recorded."""
+        """True if the parameter is trainable: operations on it are recorded."""
         return self.node is not None
 
     @requires_grad.setter
@@ -237,7 +237,7 @@ class Parameter(Tensor):
         return self._undrawn is None
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
-        """Draw the values from `random_state`, None for fresh entropy, unless there are some.
+        """Draw the values from `random_state`, None for fresh entropy, unless the parameter has values.
 
         Raises
         ------
@@ -263,16 +263,16 @@ class Parameter(Tensor):
     # loaded or assigned since, in many ways, so they are compared with a digest of the drawn ones.
 
     def await_data(self) -> None:
-        """Note that the first values are to be fitted to data: those that it has, or will be drawn."""
+        """Note that the initial values, drawn or to be drawn, still have to be fitted to data."""
         self._as_drawn = _digest(to_host(self.data)) if self.is_drawn else b""
 
     def note_data_seen(self) -> None:
-        """Note that first values need no fitting any more."""
+        """Note that the initial values need not be fitted to data any more."""
         self._as_drawn = None
 
     @property
     def awaits_data(self) -> bool:
-        """True if its values are as they were drawn, and still to be fitted to data."""
+        """True if the values are as drawn, and still have to be fitted to data."""
         if self._as_drawn is None or not self.requires_grad:
             return False
         return not self.is_drawn or self._as_drawn == _digest(to_host(self.data))
@@ -280,8 +280,8 @@ class Parameter(Tensor):
     def copy(self) -> "Parameter":
         """Return a new parameter that shares this one's values, or is drawn like it.
 
-        The values of one that a `Model` owns are copied. The copy has no gradient, and is trainable if this
-        one is.
+        The values of a parameter that a `Model` owns are copied. The copy has no gradient, and is trainable
+        if this parameter is.
         """
         if self._undrawn is not None:
             return self.like(None)
@@ -291,7 +291,7 @@ class Parameter(Tensor):
             return self.like(self.data.copy())  # an owner writes in place
 
     def like(self, data: Any) -> "Parameter":
-        """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
+        """Return a parameter with the values `data` (None: not drawn yet), trainable if this one is."""
         clone = type(self).__new__(type(self))
         clone._grad = clone.node = clone._home = None
         clone._undrawn, clone._as_drawn = self._undrawn, self._as_drawn
@@ -412,26 +412,26 @@ class Holder(Protocol):
 
 
 class Scope:
-    """View of one forward pass: values for parameters and buffers, the mode, the random stream.
+    """Context of one forward pass: values of parameters and buffers, mode and random stream.
 
     Parameters
     ----------
     values : mapping of binding to Tensor
-        What stands in for a parameter or a buffer; keys as `bindings` gives them. What is missing
-        is taken from the module.
+        Replacements of parameters and buffers, by the keys that `bindings` returns. Missing ones are those of
+        the module.
     training : bool or None, default=False
-        What `Module.training` says; None leaves it to each module.
+        Value of `Module.training`; None leaves it to each module.
     key : tuple of two int, default=None
-        The random stream; None where nothing may be drawn.
+        The random stream; with None, drawing is an error.
     step : int, default=0
-        Which step of the stream. It is passed on as it is, so it may be traced.
+        Position in the stream; it may be traced.
 
     Attributes
     ----------
     updates : dict of binding to Tensor
         The buffers that the pass has set.
     mixing : Tensor of shape () or None
-        Share of each row in itself, where a `Mixup` has mixed the rows with those in reverse order.
+        Share of each row in itself, if a `Mixup` has mixed the rows with those in reverse order.
 
     Notes
     -----
@@ -480,7 +480,7 @@ class Scope:
         )
 
     def next_site(self) -> int:
-        """Return 0, 1, 2, ...: which draw of this pass it is."""
+        """Return the index of the next draw of this pass: 0, 1, 2, ..."""
         site = self.site
         self.site = site + 1
         return site
@@ -500,17 +500,17 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     Parameters
     ----------
     module : Module
-        It is not changed, as far as its layers keep their state in parameters and buffers.
+        The module. It is not changed, if its layers keep their state in parameters and buffers.
     scope : Scope
-        Its ``updates`` are emptied first, and its call sites counted from 0: it can be used for one
-        step after another.
+        Context of the call. Its ``updates`` are cleared first, and draws are counted from 0, so it can be
+        used for many steps.
     args : tuple or dict
         Arguments of the forward pass, by position or by name.
 
     Returns
     -------
     object
-        What the module returns; the buffers it set are in ``scope.updates``.
+        The output of the module; buffers that it has set are in ``scope.updates``.
 
     Examples
     --------

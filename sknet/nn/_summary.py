@@ -66,28 +66,28 @@ FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
 
 
 class SummaryRow(NamedTuple):
-    """One module of a summary; the modules below it have rows of their own.
+    """Row of one module in a summary; the modules inside it have their own rows.
 
     Attributes
     ----------
     path : str
-        Its dotted path, "" for the whole.
+        Dotted path, "" for the whole network.
     kind : str
         Its class.
     output_shape : tuple of int, tree of those, or None
-        Of its last call; None if the pass did not call it.
+        Output shape in the last call; None if it was not called.
     parameters : int
-        Elements of its own parameters; shared ones count at their first occurrence.
+        Number of elements of the layer's own parameters; shared ones are counted at their first occurrence.
     trainable_parameters : int
-        Those of them that are learned.
+        Number of these elements that are learned.
     buffers : int
-        Elements of its own buffers.
+        Number of elements of its own buffers.
     flops : int
-        Operations in all its calls; a multiplication with an addition counts as 2.
+        Number of operations in all its calls; a multiply-add counts as 2.
     state_bytes : int
-        Of its own parameters and buffers.
+        Bytes of its own parameters and buffers.
     output_bytes : int
-        Of the arrays that it was the first to return, in all its calls.
+        Bytes of the arrays in its outputs that no inner module has returned, in all its calls.
 
     Examples
     --------
@@ -109,14 +109,14 @@ class SummaryRow(NamedTuple):
 
 
 class Summary:
-    """Result of `summary`: a row for every module, and sums; its text is a table.
+    """Result of `summary`: a row for every module, and totals; prints as a table.
 
     Parameters
     ----------
     rows : list of SummaryRow
         Parents before children.
     input_bytes : int
-        Of the inputs.
+        Bytes of the inputs.
 
     Examples
     --------
@@ -135,22 +135,22 @@ class Summary:
 
     @property
     def total_parameters(self) -> int:
-        """Elements of all parameters."""
+        """Number of elements of all parameters."""
         return self._sum("parameters")
 
     @property
     def trainable_parameters(self) -> int:
-        """Elements of the parameters that are learned."""
+        """Number of elements of the parameters that are learned."""
         return self._sum("trainable_parameters")
 
     @property
     def total_buffers(self) -> int:
-        """Elements of all buffers."""
+        """Number of elements of all buffers."""
         return self._sum("buffers")
 
     @property
     def total_flops(self) -> int:
-        """Operations of one forward pass; a multiplication with an addition counts as 2."""
+        """Number of operations of one forward pass; a multiply-add counts as 2."""
         return self._sum("flops")
 
     @property
@@ -160,7 +160,7 @@ class Summary:
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of what the modules return: about what a training step keeps for the backward pass."""
+        """Bytes of the modules' outputs: about what a training step stores for the backward pass."""
         return self._sum("output_bytes")
 
     def __str__(self) -> str:
@@ -243,18 +243,18 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
     Parameters
     ----------
     module : Module
-        Not changed, also where it is lazy.
+        The module, which is not changed, even if it is lazy.
     *inputs : tuple of int, array, or tree of those
-        What the forward pass takes: shapes, with the batch's axis, or examples.
+        Arguments of the forward pass: shapes, including the batch axis, or examples.
     dtype : dtype, default="float32"
-        Of the inputs that are shapes.
+        Dtype of the inputs that are shapes.
     training : bool, default=False
-        The mode of the pass.
+        Whether the pass is in training mode.
 
     Returns
     -------
     Summary
-        Prints as a table; its fields hold the numbers.
+        Prints as a table; its attributes hold the numbers.
 
     Raises
     ------
@@ -263,11 +263,10 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
 
     Notes
     -----
-    The pass runs every operation's shape rule and nothing else, so even a network that does not fit
-    into memory has a summary. The module's Python code and its hooks are run once. Operations are counted
-    by what is computed: a matrix product of (n, k) and (k, m) is 2 n k m, an elementwise operation
-    is 1 per element, moving and selecting are free. The work of custom `Function` objects is that of
-    the operations inside.
+    The forward pass computes only shapes, so even a network that does not fit into memory has a summary. The
+    module's Python code and its hooks are run once. A matrix product of (n, k) and (k, m) counts as 2 n k m
+    operations, an elementwise operation as 1 per element, moving and selecting as 0. Custom `Function`
+    objects count as the operations inside.
 
     Examples
     --------
@@ -280,10 +279,8 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
       (1): ReLU    (64, 100)              -       6,400   25 KiB
       (2): Linear  (64, 10)           1,010     128,640  2.5 KiB
     ------------------------------------------------------------
-    parameters: 79,510, of which 79,510 are trained
-    buffers: 0
-    FLOPs: 10,176,640 (multiply-add = 2)
-    memory: 310.6 KiB parameters and buffers, 196 KiB input, 52.5 KiB outputs of layers
+    parameters: 79,510, of which 79,510 are trained buffers: 0 FLOPs: 10,176,640 (multiply-add = 2) memory:
+    310.6 KiB parameters and buffers, 196 KiB input, 52.5 KiB outputs of layers
     """
     copy, ledger = copy_for_shapes(module), _Ledger()  # a copy, for the hooks and for what is lazy
     for each in copy.modules():

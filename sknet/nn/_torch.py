@@ -143,7 +143,7 @@ def _entries(module: Module, path: str = "", place: Place = str) -> Iterator[Ent
 
 @named_errors
 def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) -> M:
-    """Load the state of a PyTorch module into a module of the same structure: all of it, or nothing.
+    """Load the state of a PyTorch module into a module of the same structure: all of it, or none.
 
     Layers have their counterparts' names and layouts: weights of linear and recurrent layers are
     transposed, the two biases of recurrent layers added up, and attention, transformer layers and
@@ -152,11 +152,11 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
     Parameters
     ----------
     state_dict : mapping of str to array
-        As ``state_dict()`` of a PyTorch module returns it: tensors, or arrays by the same names.
+        The ``state_dict()`` of a PyTorch module: tensors, or arrays by the same names.
     module : Module
-        Changed in place; values are converted to its dtypes and devices.
+        The module, which is changed in place; values are converted to its dtypes and devices.
     strict : bool, default=True
-        Require the same values in both. False loads those that both have.
+        Whether to require the same paths in both. False loads those in both.
 
     Returns
     -------
@@ -166,7 +166,8 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
     Raises
     ------
     StateError
-        Names what is missing, what is unexpected, and shapes that do not fit, as PyTorch calls them.
+        If the state does not fit; the message lists missing and unexpected paths and shapes that differ, by
+        PyTorch's names.
 
     See Also
     --------
@@ -227,13 +228,13 @@ def to_torch(module: Module) -> dict[str, Array]:
     Parameters
     ----------
     module : Module
-        Layers as in `from_torch`.
+        The module, with layers as for `from_torch`.
 
     Returns
     -------
     dict of str to ndarray
-        Copies on the host. In PyTorch, ``{k: torch.tensor(v) for k, v in state.items()}`` is what
-        ``load_state_dict`` takes. Of two biases that are one here, the second is zero.
+        Copies on the host, for ``load_state_dict({k: torch.tensor(v) for k, v in state.items()})`` in
+        PyTorch. Where PyTorch has two biases and sknet one, the second is zero.
 
     Examples
     --------

@@ -1,11 +1,10 @@
-"""Initializers: how the weights of a layer are drawn, and which scheme is the default of which version.
+"""Initializers: schemes that draw the weights of a layer, and versions of the default schemes.
 
-They are parameter objects, so a grid search reaches into them. All draw on the host in float64,
+They are parameter objects, so a grid search can set their parameters. All draw on the host in float64,
 from a `RandomState`, so that a seed gives the same weights on every device.
 
-Practice changes, and a default that follows it would change what an old script computes. So the
-defaults have versions: layers draw from the newest, `version` asks for an older one, and a module
-remembers which it was (`Module.init_versions`).
+A new default scheme would change the results of old scripts. So the defaults have versions: layers use the
+newest, `version` selects an older one, and a module stores the version it used (`Module.init_versions`).
 """
 
 import math
@@ -164,13 +163,12 @@ class GlorotUniform(Initializer):
     Parameters
     ----------
     factor : float, default=6.0
-        Numerator under the root; scikit-learn takes 2 for the logistic activation, else 6.
+        Numerator under the root; scikit-learn uses 2 for the logistic activation, and 6 for all others.
 
     Notes
     -----
-    Uniform in :math:`\pm\sqrt{\text{factor} / (\text{fan}_{in} + \text{fan}_{out})}` [1]_. The
-    paper starts the bias at zero; scikit-learn draws it from the same distribution as the weights,
-    and so does this.
+    Uniform in :math:`\pm\sqrt{\text{factor} / (\text{fan}_{in} + \text{fan}_{out})}` [1]_. In the paper the
+    bias starts at zero; scikit-learn and this class draw it from the same distribution as the weights.
 
     References
     ----------
@@ -379,7 +377,7 @@ _active: ContextVar[int] = ContextVar("sknet.nn.init.version", default=VERSION)
 
 @contextmanager
 def version(number: int) -> Iterator[None]:
-    """Let layers that are made inside use the default schemes of a version.
+    """Context manager in which new layers use the default schemes of an older version.
 
     Parameters
     ----------
@@ -390,7 +388,7 @@ def version(number: int) -> Iterator[None]:
     Yields
     ------
     None
-        For a ``with`` block. It holds for the thread that enters it.
+        For a ``with`` block, in the thread that enters it.
 
     Raises
     ------
@@ -399,8 +397,8 @@ def version(number: int) -> Iterator[None]:
 
     Notes
     -----
-    A layer that is given `init=` follows that. The estimators give it: they draw as scikit-learn
-    does, in every version.
+    A layer's argument `init=` takes precedence. `MLPClassifier` and `MLPRegressor` use it: they draw weights
+    like scikit-learn in every version.
 
     Examples
     --------
@@ -423,12 +421,12 @@ def version(number: int) -> Iterator[None]:
 
 
 def active_version() -> int:
-    """Return the version of the default schemes that layers made now draw by.
+    """Return the version of the default schemes that new layers use.
 
     Returns
     -------
     int
-        `VERSION`, unless `version` has asked for another one.
+        `VERSION`, unless `version` has selected another one.
 
     Examples
     --------
@@ -442,7 +440,7 @@ def active_version() -> int:
 def scheme(
     init: "Initializer | str | None", layer: object, kind: str, parameter: str = "init"
 ) -> Initializer:
-    """Return the scheme that a layer draws from, and note its version on the layer.
+    """Return the scheme for the initial weights of a layer, and store its version in the layer.
 
     Parameters
     ----------
@@ -451,20 +449,20 @@ def scheme(
     layer : Module
         The layer.
     kind : str
-        Its row in `SCHEMES`.
+        Key of the layer in `SCHEMES`.
     parameter : str, default="init"
-        The layer's name for the argument.
+        Name of the layer's argument.
 
     Returns
     -------
     Initializer
-        Validated.
+        The scheme, validated.
 
     Raises
     ------
     InvalidParameterError
-        If `init` is neither an initializer nor the name of one, or `FromData` for a layer that sees none,
-        or if `SCHEMES` has no such row.
+        If `init` is neither an initializer nor the name of one, is `FromData` for a layer that does not
+        support it, or if `SCHEMES` has no such key.
 
     Examples
     --------

@@ -133,7 +133,7 @@ class PReLU(Module):
     Attributes
     ----------
     slope : Parameter of shape (num_parameters,)
-        PyTorch calls it weight.
+        The slopes; ``weight`` in PyTorch.
 
     Examples
     --------
@@ -438,7 +438,7 @@ class Softplus(Module):
     Parameters
     ----------
     beta : float, default=1.0
-        How sharp it bends, above 0.
+        Sharpness of the bend, above 0.
 
     Examples
     --------
@@ -463,7 +463,7 @@ class Softshrink(Module):
     Parameters
     ----------
     threshold : float, default=0.5
-        How far, 0 or more.
+        Distance by which inputs move, 0 or more.
 
     Examples
     --------
@@ -488,7 +488,7 @@ class Hardshrink(Module):
     Parameters
     ----------
     threshold : float, default=0.5
-        Up to which absolute value, 0 or more.
+        Largest absolute value that becomes 0; 0 or more.
 
     Examples
     --------

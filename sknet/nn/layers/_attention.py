@@ -65,13 +65,13 @@ class MultiheadAttention(Module):
 
     Notes
     -----
-    Call it as ``attention(query, key, value, mask, key_mask, is_causal, need_weights)``. `query` is of
-    shape (n, n_queries, embed_dim); `key` (by default the query) and `value` (by default the key)
-    are of shape (n, n_keys, embed_dim). `mask`, of shape (n_queries, n_keys) or with axes for samples
-    and heads before, is True where a query may attend to a key, or is added to the scores; `key_mask`, of
-    shape (n, n_keys), is True for keys that are not padding. PyTorch's layer expects the opposite of
-    both. A query that may attend to no key gets the output projection's bias. With `need_weights`
-    the weights, of shape (n, num_heads, n_queries, n_keys), are returned too.
+    Call it as ``attention(query, key, value, mask, key_mask, is_causal, need_weights)``. `query` is of shape
+    (n, n_queries, embed_dim); `key` (by default the query) and `value` (by default the key) are of shape (n,
+    n_keys, embed_dim). `mask`, of shape (n_queries, n_keys) or with axes for samples and heads before, is
+    True where a query may attend to a key, or is added to the scores; `key_mask`, of shape (n, n_keys), is
+    True for keys that are not padding. Boolean masks of PyTorch's layer have the opposite meaning. A query
+    that may attend to no key gets the output projection's bias. With `need_weights` the weights, of shape (n,
+    num_heads, n_queries, n_keys), are returned too.
 
     References
     ----------
@@ -290,20 +290,19 @@ class TransformerEncoderLayer(_Layer):
     embed_dim : int
         Size of the vectors.
     num_heads : int
-        Heads of the attention.
+        Number of attention heads.
     feedforward_dim : int, default=None
         Width of the feed-forward network; None is four times `embed_dim`.
     dropout : float, default=0.1
-        Dropout probability of attention weights, inside the feed-forward network, and of what both
-        add.
+        Dropout probability of attention weights, inside the feed-forward network, and of the outputs of both.
     activation : str or Module, default="gelu"
-        Of the feed-forward network.
+        Activation of the feed-forward network.
     norm_first : bool, default=True
         Whether norms come before attention and feed-forward network, which trains stably without a
         warm-up (R. Xiong et al., "On layer normalization in the transformer architecture", ICML
         2020); or after the sums, as in the original paper and by default in PyTorch.
     eps : float, default=1e-5
-        That of the norms.
+        Added to the variance in the norms.
     init : Initializer or str, default=None
         Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
     device : str or Device, default=None
@@ -341,12 +340,13 @@ class TransformerDecoderLayer(_Layer):
     Parameters
     ----------
     num_heads : int
-        Heads of both attentions.
+        Number of heads of both attentions.
     dropout : float, default=0.1
-        Dropout probability of attention weights, inside the feed-forward network, and of what all
-        three add.
+        Dropout probability of attention weights, inside the feed-forward network, and of the outputs of all
+        three.
     norm_first : bool, default=True
-        Whether norms come before what is added or after the sums, as for `TransformerEncoderLayer`.
+        Whether norms come before attention and feed-forward network or after the sums, as for
+        `TransformerEncoderLayer`.
 
     Notes
     -----
@@ -479,7 +479,7 @@ class TransformerDecoder(_Stack):
     Parameters
     ----------
     num_heads : int
-        Heads of the attentions.
+        Number of heads of both attentions.
 
     Notes
     -----

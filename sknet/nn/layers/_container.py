@@ -83,7 +83,7 @@ class Indexed(Module):
         return self
 
     def insert(self, index: int, layer: Any) -> Self:
-        """Add a `layer` before the one at `index`; those behind it go up by one. Return the container."""
+        """Insert a `layer` before the one at `index`; later indices increase by one. Return the container."""
         items = list(self._entries().items())
         items.insert(index, ("0", layer))
         self._arrange(items)
@@ -120,7 +120,7 @@ class Indexed(Module):
 
 
 class ModuleList(Indexed):
-    """A list of registered modules; the `forward` of the module around it says how they are used.
+    """A list of registered modules, for use in the `forward` of the containing module.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class ModuleList(Indexed):
     Raises
     ------
     TypeError
-        If an entry is not a `Module`; names it.
+        If an entry is not a `Module`; the message names it.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class ParameterList(Indexed):
     Raises
     ------
     TypeError
-        If an entry is not a `Parameter`; names it.
+        If an entry is not a `Parameter`; the message names it.
 
     Examples
     --------
@@ -249,17 +249,17 @@ class _Named(Module):
 
 
 class ModuleDict(_Named):
-    """A dict of registered modules; the `forward` of the module around it says how they are used.
+    """A dict of registered modules, for use in the `forward` of the containing module.
 
     Parameters
     ----------
     entries : mapping of str to Module, default=None
-        In their order.
+        Entries by name; their order is kept.
 
     Raises
     ------
     TypeError
-        If an entry is not a `Module`; names it.
+        If an entry is not a `Module`; the message names it.
 
     Examples
     --------
@@ -282,12 +282,12 @@ class ParameterDict(_Named):
     Parameters
     ----------
     entries : mapping of str to Parameter, default=None
-        In their order.
+        Entries by name; their order is kept.
 
     Raises
     ------
     TypeError
-        If an entry is not a `Parameter`; names it.
+        If an entry is not a `Parameter`; the message names it.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def _shapes(parameters: Mapping[str, Tensor | Parameter]) -> str:
 
 
 class Sequential(Indexed):
-    """Modules one after the other, each on the output of the one before.
+    """Modules that are called one after the other, each with the output of the one before.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class Sequential(Indexed):
     Raises
     ------
     TypeError
-        If an entry is not a `Module`; names it.
+        If an entry is not a `Module`; the message names it.
 
     Examples
     --------
@@ -367,9 +367,9 @@ class Residual(Module):
     Parameters
     ----------
     module : Module
-        What is learned besides the identity.
+        The module whose output is added to its input.
     projection : Module, default=None
-        What the shortcut does if the module's output has another shape; None passes x on.
+        Module in the shortcut, for an output of another shape than the input; None for the identity.
 
     Raises
     ------
@@ -432,12 +432,12 @@ class Parallel(Indexed):
     reduce : {"concat", "stack", "sum", "mean", "product"}, default="concat"
         How the outputs are combined; all but "concat" need outputs of one shape.
     axis : int, default=-1
-        Along which axis "concat" joins, or which axis of the result "stack" makes.
+        The axis along which "concat" joins, or the new axis of "stack".
 
     Raises
     ------
     TypeError
-        If an entry is not a `Module`; names it.
+        If an entry is not a `Module`; the message names it.
 
     Examples
     --------
@@ -484,8 +484,8 @@ class Lambda(Module):
 
     Notes
     -----
-    The function is pickled as Python pickles functions: by its module and name, so that a ``lambda``
-    works only where nothing is pickled (joblib with several processes does).
+    The function is pickled as Python pickles functions: by its module and name, so a ``lambda`` works only if
+    nothing is pickled (joblib with several processes pickles).
 
     Examples
     --------

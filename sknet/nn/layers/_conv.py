@@ -42,7 +42,7 @@ class _Convolution(Module):
     stride : int or tuple of int, default=1
         Distance between neighbouring windows.
     padding : int, tuple of int, "same" or "valid", default=0
-        How much is added before and after; "same" keeps the size, for a stride of 1.
+        Number of elements added before and after; "same" keeps the size, for a stride of 1.
     dilation : int or tuple of int, default=1
         Distance between the elements of a kernel.
     groups : int, default=1
@@ -51,15 +51,15 @@ class _Convolution(Module):
     bias : bool, default=True
         Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
-        What is added before and after: zeros, the elements mirrored at the outermost one, the
-        outermost element, or the elements from the other end.
+        Elements to add before and after: zeros, the elements mirrored at the outermost one, the outermost
+        element, or the elements from the other end.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
     output_padding : int or tuple of int, default=0
-        How much is added at the end, less than the larger of stride and dilation.
+        Number of elements added at the end of the output, less than the larger of stride and dilation.
     """
 
     weight: Any = Registered()
@@ -310,7 +310,7 @@ class ConvTranspose1d(_Convolution):
     stride : int or tuple of int, default=1
         Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
-        How much of the output is cropped at both ends.
+        Number of elements to crop at both ends of the output.
     groups : int, default=1
         Number of groups into which the channels are divided, each convolved on its own.
     init : Initializer or str, default=None
@@ -325,8 +325,8 @@ class ConvTranspose1d(_Convolution):
 
     Notes
     -----
-    The input is of shape (n, in_channels, length); `sknet.ops.conv_transpose1d` says how large
-    the output is.
+    The input is of shape (n, in_channels, length); see `sknet.ops.conv_transpose1d` for the size of the
+    output.
 
     Examples
     --------
@@ -374,7 +374,7 @@ class ConvTranspose2d(_Convolution):
     stride : int or tuple of int, default=1
         Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
-        How much of the output is cropped at both ends.
+        Number of elements to crop at both ends of the output.
     groups : int, default=1
         Number of groups into which the channels are divided, each convolved on its own.
     init : Initializer or str, default=None
@@ -389,8 +389,8 @@ class ConvTranspose2d(_Convolution):
 
     Notes
     -----
-    The input is of shape (n, in_channels, height, width); `sknet.ops.conv_transpose2d` says how large
-    the output is.
+    The input is of shape (n, in_channels, height, width); see `sknet.ops.conv_transpose2d` for the size of
+    the output.
 
     Examples
     --------

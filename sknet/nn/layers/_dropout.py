@@ -122,7 +122,7 @@ class Dropout1d(_ChannelDropout):
     Parameters
     ----------
     p : float, Schedule or callable, default=0.5
-        Probability that an element is set to zero, in [0, 1], as of `Dropout`.
+        Probability that an element is set to zero, in [0, 1], as for `Dropout`.
 
     Notes
     -----
@@ -147,7 +147,7 @@ class Dropout2d(_ChannelDropout):
     Parameters
     ----------
     p : float, Schedule or callable, default=0.5
-        Probability that an element is set to zero, in [0, 1], as of `Dropout`.
+        Probability that an element is set to zero, in [0, 1], as for `Dropout`.
 
     Notes
     -----
@@ -176,9 +176,8 @@ class AlphaDropout(Module):
 
     Notes
     -----
-    What is dropped becomes :math:`\alpha' = -\lambda\alpha`, SELU's limit for low inputs; an affine
-    map then restores mean 0 and variance 1 (G. Klambauer et al., "Self-normalizing neural
-    networks", NeurIPS 2017).
+    Dropped elements become :math:`\alpha' = -\lambda\alpha`, SELU's limit for low inputs; an affine map then
+    restores mean 0 and variance 1 (G. Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017).
 
     Examples
     --------
@@ -262,11 +261,10 @@ class RandomShift(_Augmentation):
     Parameters
     ----------
     limit : int or None, default=None
-        Pixels by which an image moves at most, up or down, left or right; None for a 28th of its shorter
-        side, one at least.
+        Maximum shift along each axis, in pixels; None for a 28th of the shorter side, at least one.
     mode : {"replicate", "constant", "reflect", "circular"}, default="replicate"
-        What moves in at the edge, as of `sknet.ops.pad`: the outermost pixel, zeros, the mirrored image, or
-        what left on the other side.
+        Pixels that move in at the edge, as for `sknet.ops.pad`: the outermost pixel, zeros, the mirrored
+        image, or the pixels of the other side.
 
     Notes
     -----
@@ -314,7 +312,7 @@ class RandomFlip(_Augmentation):
     p : float, default=0.5
         Probability, in [0, 1].
     axis : int, default=-1
-        What is mirrored: -1 the columns of pixels, left to right; -2 the rows, top to bottom.
+        Axis to mirror: -1 for the columns of pixels, left to right; -2 for the rows, top to bottom.
 
     Examples
     --------

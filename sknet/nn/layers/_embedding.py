@@ -315,16 +315,16 @@ class EmbeddingBag(Embedding):
 
 
 class CategoryEmbeddings(Module):
-    r"""A learned vector for the level of each of several columns, one after the other.
+    r"""A learned vector for the level of each of several columns, concatenated.
 
     Parameters
     ----------
     cardinalities : sequence of int
-        For each column the number of its levels, which are numbered from 0.
+        Number of levels of each column; levels are numbered from 0.
     embedding_dim : int, sequence of int or None, default=None
-        Length of the vectors of all columns, or of each; None takes it from the number of levels.
+        Length of the vectors of all columns, or of each; None derives it from the number of levels.
     init : Initializer or str, default=None
-        Scheme of the vectors, as of `Embedding`.
+        Scheme of the vectors, as for `Embedding`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -338,17 +338,17 @@ class CategoryEmbeddings(Module):
     Raises
     ------
     InvalidParameterError
-        If `embedding_dim` has not a length for each column.
+        If `embedding_dim` does not have a length for each column.
     DtypeError
         If the input does not hold integers.
     ShapeError
-        If its last axis has not as many columns.
+        If the last axis of the input does not have this number of columns.
 
     Notes
     -----
-    The input is of shape (..., n_columns) and an integer dtype, the output of shape (..., out_features).
-    A number that is negative, or not below the number of levels, is a level that was not seen: all of a
-    column have one vector of their own.
+    The input is of shape (..., n_columns) and an integer dtype, the output of shape (..., out_features). A
+    negative number, or one that is not below the number of levels, is an unseen level; all unseen levels of a
+    column share one vector.
 
     By default the length for n levels is :math:`\min(600, \mathrm{round}(1.6 \, n^{0.56}))`, fastai's rule
     (J. Howard and S. Gugger, "fastai: A Layered API for Deep Learning", Information 11(2), 2020).
@@ -446,7 +446,7 @@ class PeriodicEmbedding(Module):
     Parameters
     ----------
     n_features : int
-        How many numbers a row has.
+        Number of features in a row.
     embedding_dim : int, default=24
         Length of each vector; None leaves out the linear map, and returns the sines and cosines.
     n_frequencies : int, default=48
@@ -455,7 +455,7 @@ class PeriodicEmbedding(Module):
         Standard deviation of the initial frequencies: the most important hyperparameter, to be chosen
         between 0.01 and 10 for features of deviation 1.
     activation : str, Module or None, default="relu"
-        What follows the linear map.
+        Activation after the linear map.
     init : Initializer or str, default=None
         Scheme of the linear maps, an object or its name; None is that of `init.version`.
     device : str or Device, default=None
@@ -464,16 +464,16 @@ class PeriodicEmbedding(Module):
     Attributes
     ----------
     frequencies : Parameter of shape (n_features, n_frequencies)
-        In periods per unit.
+        Frequencies in periods per unit.
     weight : Parameter of shape (n_features, 2 * n_frequencies, embedding_dim), or None
         A linear map for every feature.
     bias : Parameter of shape (n_features, embedding_dim), or None
-        Likewise.
+        A bias for every feature.
 
     Notes
     -----
-    The input is of shape (..., n_features), the output of shape (..., n_features, embedding_dim): a
-    perceptron has `nn.Flatten` next. For each feature x with frequencies c,
+    The input is of shape (..., n_features), the output of shape (..., n_features, embedding_dim): in a
+    perceptron, `nn.Flatten` follows. For each feature x with frequencies c,
 
     .. math:: \mathrm{ReLU}(W [\cos(2 \pi c x), \sin(2 \pi c x)] + b),
 
@@ -576,8 +576,8 @@ class PiecewiseLinearEncoding(Module):
         For each feature the edges of its bins, at least two, increasing: quantiles of the training rows, or
         thresholds of a decision tree.
     extrapolation : float or None, default=None
-        How far the outer bins go on beyond 0 and 1: a limit that outliers cannot pass; None for no limit,
-        as in the paper.
+        Limit of encodings below 0 and above 1 in the outer bins, against outliers; None for no limit, as in
+        the paper.
     device : str or Device, default=None
         Where the edges live; None is the CPU.
 

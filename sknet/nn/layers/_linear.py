@@ -149,19 +149,19 @@ class Linear(Module):
         return product if bias is None else product + bias
 
     def effective(self, weight: Any) -> Any:
-        """Return the factors of the input for values `weight` of the parameter: here these."""
+        """Return the matrix that multiplies the input, for values `weight` of the parameter."""
         return weight
 
     # -- initialization from data: see `nn.init.FromData` -------------------------------------------
 
     @property
     def awaits_data(self) -> bool:
-        """True if the weights are still to be fitted to the first input."""
+        """True if the weights still have to be fitted to the first input."""
         return self._parameters["weight"].awaits_data
 
     @property
     def n_rows_seen(self) -> int:
-        """The largest number of rows that are used."""
+        """Maximum number of rows to use."""
         return 0 if self._from_data is None else self._from_data.n_rows
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
@@ -195,19 +195,19 @@ class MonotonicLinear(Linear):
         1 for inputs that rise with a quantity, such as the quantity itself, -1 for those that fall with it,
         and 0 for those that do not depend on it.
     out_directions : int or array-like of shape (out_features,)
-        The same for the outputs. A number of outputs is one of hidden units, of which a third each has no
-        direction (none if all inputs have one), rises and falls.
+        Directions of the outputs. An int is a number of hidden units: a third without a direction (none if
+        all inputs have one), a third rising and a third falling.
     bias : bool, default=True
         Whether to add a bias.
     parametrization, init, device : str, Initializer or str, str or Device
-        As of `Linear`.
+        As for `Linear`.
 
     Attributes
     ----------
     weight : Parameter of shape (in_features, out_features)
-        As of `Linear`, without the signs: see `effective`.
+        As for `Linear`, without the signs: see `effective`.
     bias : Parameter of shape (out_features,), or None
-        As of `Linear`.
+        As for `Linear`.
 
     Notes
     -----
@@ -308,8 +308,8 @@ class Saturation(Module):
     Notes
     -----
     Sums of convex functions and of concave ones, which ReLUs between `MonotonicLinear` layers are, cannot
-    level off on both sides, as a logistic function does; of bounded ones they can (D. Runje and
-    S. M. Shankaranarayana, "Constrained Monotonic Neural Networks", ICML 2023).
+    level off on both sides, as a logistic function does; sums of bounded functions can (D. Runje and S. M.
+    Shankaranarayana, "Constrained Monotonic Neural Networks", ICML 2023).
 
     Examples
     --------
@@ -443,31 +443,31 @@ class EnsembleView(Module):
 
 @described_by(Linear)
 class BatchEnsembleLinear(Module):
-    r"""Linear layers of several members that share one weight, each with factors of its own.
+    r"""Linear layers of several members that share one weight, each with its own factors.
 
     Parameters
     ----------
     n_members : int, default=32
         Number of members.
     factors : {"ones", "signs", "normal"}, default="ones"
-        How the factors of the inputs begin: as ones, random signs, or standard normal. Members only become
-        different where they begin differently: "signs" is for the first layer of a network, "ones" for
-        the others. Those of the outputs begin as ones.
+        Initial factors of the inputs: ones, random signs, or standard normal. Members only differ if their
+        factors do: use "signs" in the first layer of a network, "ones" in the others. Factors of the outputs
+        are initially ones.
     bias : bool, default=True
         Whether each member adds a bias.
     init : Initializer or str, default=None
-        Scheme of the weight, as of `Linear`.
+        Scheme of the weight, as for `Linear`.
 
     Attributes
     ----------
     weight : Parameter of shape (in_features, out_features)
-        Of all members.
+        The shared weight.
     in_factors : Parameter of shape (n_members, in_features)
-        Of each member.
+        Factors of the inputs of each member.
     out_factors : Parameter of shape (n_members, out_features)
-        Of each member.
+        Factors of the outputs of each member.
     bias : Parameter of shape (n_members, out_features), or None
-        Of each member.
+        Bias of each member.
 
     Notes
     -----
@@ -567,22 +567,22 @@ class EnsembleLinear(Module):
     bias : bool, default=True
         Whether each member adds a bias.
     reduce : {"mean"} or None, default="mean"
-        Whether to return the mean over members; None returns what each computes.
+        Whether to return the mean over members; None returns the outputs of each.
     init : Initializer or str, default=None
-        Scheme of each member's weight, as of `Linear`.
+        Scheme of each member's weight, as for `Linear`.
 
     Attributes
     ----------
     weight : Parameter of shape (n_members, in_features, out_features)
-        Of each member.
+        Weight of each member.
     bias : Parameter of shape (n_members, out_features), or None
-        Of each member.
+        Bias of each member.
 
     Notes
     -----
     The input is of shape (..., n_members, in_features); the output of shape (..., out_features), or (...,
-    n_members, out_features) without reduction. The mean is one of raw outputs, such as logits, also in
-    training; TabM's own recipe trains each member by a loss of its own.
+    n_members, out_features) without reduction. The mean is that of raw outputs, such as logits, also in
+    training, whereas TabM's own recipe trains each member with its own loss.
 
     Examples
     --------

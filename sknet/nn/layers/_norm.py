@@ -54,7 +54,7 @@ class LayerNorm(Affine):
     eps : float, default=1e-5
         Added to the variance.
     affine : bool, default=True
-        Whether to scale and shift what is normalized.
+        Whether to scale and shift the normalized values.
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     device : str or Device, default=None
@@ -117,7 +117,7 @@ class RMSNorm(Affine):
     eps : float, default=1e-6
         Added to the mean square.
     affine : bool, default=True
-        Whether to scale what is normalized.
+        Whether to scale the normalized values.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -327,7 +327,7 @@ class BatchNorm(_RunningNorm):
     running_var : Tensor of shape (num_features,)
         The variance used in prediction, initially 1; a mean of unbiased variances.
     num_batches : Tensor of shape (), int64
-        How many batches the running statistics have seen.
+        Number of batches in the running statistics.
 
     Notes
     -----
@@ -396,7 +396,7 @@ class InstanceNorm(_RunningNorm):
     num_features : int
         Length of the input's second axis: channels.
     affine : bool, default=False
-        Whether to scale and shift what is normalized.
+        Whether to scale and shift the normalized values.
     track_running_stats : bool, default=False
         Whether to keep running statistics, the means of those of all samples, and to predict with
         them as `BatchNorm` does.
@@ -410,7 +410,7 @@ class InstanceNorm(_RunningNorm):
     running_mean, running_var : Tensor of shape (num_features,)
         Initially 0 and 1, with `track_running_stats`.
     num_batches : Tensor of shape (), int64
-        How many batches they have seen.
+        Number of batches in the running statistics.
 
     Notes
     -----

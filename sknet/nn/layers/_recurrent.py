@@ -104,7 +104,7 @@ class _Cell(Module, ABC):
         return np.zeros(self.biases * self.hidden_size, DEFAULT_DTYPE)
 
     def scan(self, x: Any, state: Any = None, lengths: Any = None, reverse: bool = False) -> tuple[Any, Any]:
-        """Run the cell over sequences `x`, as the function of `sknet.ops` does."""
+        """Run the cell over sequences `x`, like the function of `sknet.ops`."""
         # The `state` before the first step has shape (n, hidden_size), and an LSTM has two of them;
         # `lengths` tells how many steps of each row are real, and `reverse` runs from the last step to the
         # first. What is returned are the hidden states after every step, of shape (n, steps, hidden_size),
@@ -157,7 +157,7 @@ class RNNCell(_Cell):
 
     Notes
     -----
-    Called with an input of shape (n, input_size) and a hidden state of shape (n, hidden_size), or none for
+    Called with an input of shape (n, input_size) and a hidden state of shape (n, hidden_size), or None for
     zeros, it returns the next hidden state.
 
     Examples
@@ -210,7 +210,7 @@ class LSTMCell(_Cell):
     Notes
     -----
     Called with an input of shape (n, input_size) and a pair of hidden and cell state, each of shape
-    (n, hidden_size), or none for zeros, it returns the next pair. With a bias of 1 the forget gate is open
+    (n, hidden_size), or None for zeros, it returns the next pair. With a bias of 1 the forget gate is open
     at the start of training (F. Gers et al., 2000; R. Jozefowicz et al., ICML 2015, section 3.1).
 
     Examples
@@ -253,9 +253,8 @@ class GRUCell(_Cell):
     weight_hh : Parameter of shape (hidden_size, 3 * hidden_size)
         From the hidden state.
     bias : Parameter of shape (4 * hidden_size,), or None
-        Initially 0. The last part is added to the candidate's product with the hidden state, which the
-        reset gate multiplies: the last part of PyTorch's ``bias_hh``, of which the others are added to
-        ``bias_ih``.
+        Initially 0. The last part is added to the candidate's product with the hidden state, which the reset
+        gate multiplies: the last part of PyTorch's ``bias_hh``, of which the others are added to ``bias_ih``.
 
     See Also
     --------
@@ -264,7 +263,7 @@ class GRUCell(_Cell):
 
     Notes
     -----
-    Called with an input of shape (n, input_size) and a hidden state of shape (n, hidden_size), or none for
+    Called with an input of shape (n, input_size) and a hidden state of shape (n, hidden_size), or None for
     zeros, it returns the next hidden state.
 
     Examples
@@ -308,15 +307,14 @@ class _Recurrent(Module, ABC):
     dropout : float, default=0.0
         Dropout probability between layers.
     bidirectional : bool, default=False
-        Run each layer in both directions, with weights for each, and join the outputs.
+        Whether to run each layer in both directions, each with its own weights, and join the outputs.
     returns : {"all", "sequence", "last"}, default="all"
-        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for layers that expect no axis of steps.
+        The result of a call: outputs and final state, as in PyTorch; the outputs; or the last hidden state,
+        for following layers without an axis of steps.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
     init : Initializer or str, default=None
-        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
-        `GlorotUniform`.
+        Scheme of the weights from the input, gate by gate; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
         Scheme of the weights from the hidden state, gate by gate; None is that of
         `init.version`, `Orthogonal`.
@@ -455,8 +453,7 @@ class RNN(_Recurrent):
     - the state before the first step, of shape (num_layers * directions, n, hidden_size);
       None is zero;
     - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
-      are zero, and the state is final after a row's last real step, where the reverse direction
-      starts.
+      are zero, and the state is final after a row's last real step, where the reverse direction starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
     ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
@@ -520,11 +517,9 @@ class LSTM(_Recurrent):
 
     - x of shape (n, steps, input_size);
     - the state before the first step, of shape (num_layers * directions, n, hidden_size), in a pair
-      of hidden and cell state;
-      None is zero;
+      of hidden and cell state; None is zero;
     - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
-      are zero, and the state is final after a row's last real step, where the reverse direction
-      starts.
+      are zero, and the state is final after a row's last real step, where the reverse direction starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
     ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
@@ -583,8 +578,7 @@ class GRU(_Recurrent):
     - the state before the first step, of shape (num_layers * directions, n, hidden_size);
       None is zero;
     - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
-      are zero, and the state is final after a row's last real step, where the reverse direction
-      starts.
+      are zero, and the state is final after a row's last real step, where the reverse direction starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
     ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
@@ -631,13 +625,13 @@ def pad_sequences(
     Parameters
     ----------
     sequences : sequence of array-like of shape (n_steps,) or (n_steps, n_features), or column of lists
-        One for each row, also as a column of pandas, polars or Arrow; the shape after the first axis is the
-        same for all.
+        One sequence per row, also as a column of pandas, polars or Arrow; all have the same shape after the
+        first axis.
     maxlen : int or None, default=None
-        Steps of the result; of longer sequences the first `maxlen` are taken. None is the longest sequence,
-        and a step at least.
+        Number of steps of the result; longer sequences are truncated at the end. None is the length of the
+        longest sequence, at least 1.
     dtype : dtype or None, default=None
-        Dtype of the result; None is one that holds all sequences.
+        Dtype of the result; None is the common dtype of the sequences.
     value : float, default=0
         Padding.
 

@@ -94,10 +94,10 @@ class Pad1d(_Pad):
     padding : int or tuple of one pair
         A number for both ends, or a pair (before, after).
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; the elements mirrored at the outermost one; the outermost
-        element; or the elements from the other end.
+        Elements to add: `value`; the elements mirrored at the outermost one; the outermost element; or the
+        elements from the other end.
     value : float, default=0.0
-        What "constant" adds.
+        Value that "constant" adds.
 
     Notes
     -----
@@ -425,9 +425,9 @@ class Upsample(Module):
     size : int or tuple of int, default=None
         The new size.
     scale_factor : float or tuple of float, default=None
-        How many times as large; give either this or `size`.
+        Factor of the size; give either this or `size`.
     mode : {"nearest", "linear", "bilinear", "trilinear", "bicubic"}, default="nearest"
-        How, see `sknet.ops.interpolate`.
+        Interpolation, see `sknet.ops.interpolate`.
     align_corners : bool, default=False
         Whether the centers of corner pixels stay in the corners; not for "nearest".
 
@@ -483,12 +483,12 @@ class Upsample(Module):
 
 
 class PixelShuffle(Module):
-    """Rearrange channels into space: more pixels, and fewer channels.
+    """Rearrange channels to pixels, which increases height and width.
 
     Parameters
     ----------
     upscale_factor : int
-        How many times as high and wide.
+        Factor by which height and width are multiplied.
 
     Notes
     -----
@@ -523,7 +523,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Rearrange space into channels: fewer pixels, and more channels; the inverse of `PixelShuffle`.
+    """Rearrange pixels to channels, which reduces height and width; the inverse of `PixelShuffle`.
 
     Parameters
     ----------
@@ -566,7 +566,7 @@ class ChannelShuffle(Module):
     Parameters
     ----------
     groups : int
-        How many groups, which divide the channels.
+        Number of groups, a divisor of the number of channels.
 
     Notes
     -----
@@ -600,7 +600,7 @@ class ChannelShuffle(Module):
 class ChannelsLast(Module):
     """Move the axis of the channels to the end: (n, channels, ...) becomes (n, ..., channels).
 
-    Losses of classes read logits in this order, and convolutions return the other.
+    Losses for classes expect logits in this order; convolutions have the channels second.
 
     Examples
     --------
@@ -633,7 +633,7 @@ class Flatten(Module):
     start_dim : int, default=1
         The first axis to join.
     end_dim : int, default=-1
-        The last one.
+        The last axis to join.
 
     Examples
     --------
@@ -680,7 +680,7 @@ class Unflatten(Module):
     ValueError
         If `unflattened_size` holds no lengths, or -1 more than once.
     ShapeError
-        If the input has no such axis, or its length cannot be divided so.
+        If the input has no such axis, or its length does not fit `unflattened_size`.
 
     Examples
     --------
