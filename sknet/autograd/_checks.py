@@ -39,11 +39,12 @@ def gradcheck(
     Parameters
     ----------
     function : callable
-        Takes as many arguments as there are inputs, returns a tensor, or a tree of tensors, of any shapes.
+        Function of as many arguments as there are inputs; it returns a tensor, or a tree of tensors, of any
+        shapes.
     inputs : sequence of Tensor, array or tree of such
-        The point, in float64 (differences in float32 prove nothing) and away from kinks.
+        Arguments of the function, in float64 (differences in float32 are too inaccurate) and away from kinks.
     order : {1, 2}, default=2
-        Also check the gradient's own gradient.
+        Order of derivatives to check; 2 also checks the gradient of the gradient.
     step : float, default=1e-5
         Half the distance between the two points whose values are compared.
     rtol, atol : float
@@ -59,11 +60,12 @@ def gradcheck(
     Raises
     ------
     GradientError
-        If an input is not float64, or a derivative is wrong: names the input, the order and both values.
+        If an input is not float64, or a derivative is wrong; the message names the input, the order and both
+        values.
 
     Notes
     -----
-    One direction checks all elements at once: a wrong element has probability 0 of going unseen.
+    One random direction checks all elements at once: a wrong element goes unnoticed with probability 0.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def result(call: Node, i: int, value: Any) -> Tensor:
 
 
 class Context:
-    """Carries data from a `Function`'s forward to its backward.
+    """Data that is passed from a `Function`'s forward to its backward.
 
     Attributes
     ----------
@@ -115,11 +115,11 @@ class Function:
 
     Notes
     -----
-    ``forward`` runs unrecorded. `backward` is recorded when a gradient of the gradient is requested:
-    if it consists of differentiable operations on what was saved (inputs, or the very tensors that
-    ``forward`` returns), it has gradients of any order; otherwise mark it with `once_differentiable`. A
-    result that nothing was computed from has a gradient of zeros. `backward` returns None for an input
-    that gets no gradient: a number, a flag, or a tensor to be treated as a constant.
+    ``forward`` is not recorded. `backward` is recorded when a gradient of the gradient is requested: if it
+    consists of differentiable operations on saved tensors (inputs, or the tensors that ``forward`` returns),
+    it has gradients of any order; otherwise mark it with `once_differentiable`. A result that nothing was
+    computed from has a gradient of zeros. `backward` returns None for an input that gets no gradient: a
+    number, a flag, or a tensor to be treated as a constant.
 
     Examples
     --------
@@ -170,7 +170,7 @@ class Function:
         Raises
         ------
         GradientError, ShapeError
-            If ``forward`` or, later, `backward` returns something that does not fit.
+            If results of ``forward`` or, later, `backward` do not fit.
         """
         ctx = Context()
         parents = tuple([x.node if isinstance(x, Tensor) and is_grad_enabled() else None for x in inputs])
@@ -198,7 +198,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     backward : callable
-        Written in anything, such as NumPy on ``tensor.data``; it runs unrecorded.
+        The method, in any code, such as NumPy on ``tensor.data``; it is not recorded.
 
     Returns
     -------

@@ -181,7 +181,7 @@ def value_and_grad(
     argnums : int or sequence of int, default=0
         Positions of the arguments to differentiate with respect to.
     has_aux : bool, default=False
-        Whether the function returns a pair of the scalar and anything else, which is handed on.
+        Whether the function returns a pair of the scalar and any other object, which is returned, too.
 
     Returns
     -------
@@ -237,8 +237,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = 
     Returns
     -------
     callable
-        ``(*args, **kwargs) -> gradient``, of the argument's structure; ``(gradient, rest)`` under
-        `has_aux`.
+        ``(*args, **kwargs) -> gradient``, of the argument's structure; ``(gradient, rest)`` under `has_aux`.
 
     See Also
     --------
@@ -260,31 +259,31 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = 
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """Return the value of a function, and the function that pulls gradients back through it.
+    """Return the value of a function, and its vector-Jacobian product (VJP) as a function.
 
     Parameters
     ----------
     function : callable
         Takes trees of tensors, and returns a tree of tensors of any shapes.
     *primals : tree of Tensor
-        Its arguments; it is differentiated by all of them.
+        Arguments of the function, which is differentiated with respect to all of them.
     has_aux : bool, default=False
         Whether the function returns a pair of the tree and anything else.
 
     Returns
     -------
     value : tree of Tensor
-        What the function returned.
+        Result of the function.
     pullback : callable
         ``pullback(cotangents) -> tuple``: from a tree like the value, the product of the transposed
         Jacobian with it; one tree for each of `primals`. It can be called several times.
     rest : object
-        Only under `has_aux`.
+        The other object; only with `has_aux`.
 
     Raises
     ------
     GradientError, ShapeError, DeviceError
-        If the function returns something else than tensors, or the cotangents do not fit.
+        If the function returns anything other than tensors, or the cotangents do not fit.
 
     Examples
     --------
@@ -308,7 +307,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """Return the value of a function, and its derivative in a direction.
+    """Return the value of a function, and its Jacobian-vector product (JVP): a directional derivative.
 
     Parameters
     ----------
@@ -324,16 +323,16 @@ def jvp(
     Returns
     -------
     value : tree of Tensor
-        What the function returned.
+        Result of the function.
     derivative : tree of Tensor
         Like the value: the product of the Jacobian with the tangents.
     rest : object
-        Only under `has_aux`.
+        The other object; only with `has_aux`.
 
     Raises
     ------
     GradientError, ShapeError, DeviceError
-        If the tangents do not fit the primals, or the function returns something else than tensors.
+        If the tangents do not fit the primals, or the function returns anything other than tensors.
 
     Notes
     -----
@@ -359,7 +358,7 @@ def jvp(
 
 @named_errors
 def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the product of a scalar function's Hessian with a vector.
+    """Return the Hessian-vector product (HVP) of a scalar function.
 
     Parameters
     ----------
@@ -414,7 +413,7 @@ Blocks = list[list[Tensor]]
 def jacobian(
     function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that computes all derivatives of `function`.
+    """Return a function that computes the Jacobian of `function`, all its first derivatives.
 
     Parameters
     ----------
@@ -465,7 +464,7 @@ def jacobian(
 
 @checked
 def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return a function that computes all second derivatives of `function`.
+    """Return a function that computes the Hessian of `function`, all its second derivatives.
 
     Parameters
     ----------

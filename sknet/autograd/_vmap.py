@@ -97,7 +97,7 @@ def _outer(x: Tensor) -> Tensor:
 @checked
 @named_errors
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> Callable[..., Any]:
-    """Return a function that applies `function` to every argument of a stack, in one pass.
+    """Return a vectorized function, which maps `function` over an axis of its arguments in one pass.
 
     Parameters
     ----------
@@ -105,24 +105,25 @@ def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> 
         Takes tensors, or trees (dicts, lists, tuples) of tensors, as if there were no stack, and returns a
         tensor or a tree of them. It is called once, with tensors that have no values of their own.
     in_axes : int, None, or sequence or tree of them, default=0
-        Along which axis the arguments are stacked: one for all, or one for each positional argument. None is
-        an argument that is the same for all. For a tree, one for all its leaves, or a tree like it.
+        Axis along which the arguments are stacked: one for all, or one for each positional argument; None for
+        an argument that is not mapped. An argument that is a tree has one for all its leaves, or a tree of
+        them.
     out_axes : int, default=0
-        Along which axis the results are stacked.
+        Axis along which the results are stacked.
 
     Returns
     -------
     callable
-        ``(*args, **kwargs) -> results``, the function's results with one axis more. Arguments by name are the
-        same for all. It can be differentiated, mapped again and compiled.
+        ``(*args, **kwargs) -> results``, the function's results with one axis more. Keyword arguments are not
+        mapped. It can be differentiated, mapped again and compiled.
 
     Raises
     ------
     ShapeError
         If stacks have different lengths, there is no such axis, or nothing to map over.
     CaptureError
-        If the function asks for values (in a branch, by ``item()``), writes to its arguments, or draws
-        random numbers: it runs once for all.
+        If the function reads values (in a branch, by ``item()``), writes to its arguments, or draws random
+        numbers, since it is called only once.
 
     Notes
     -----

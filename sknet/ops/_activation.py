@@ -266,7 +266,7 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     Returns
     -------
     Tensor
-        Of x's shape.
+        Same shape as x.
 
     Raises
     ------

@@ -115,9 +115,8 @@ def scaled_dot_product_attention(
     -----
     .. math:: \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d}} + M\right) V
 
-    (A. Vaswani et al., "Attention is all you need", NeurIPS 2017, section 3.2.1). The softmax is
-    shifted by the largest score, and a masked score is a large finite number, so that no row of
-    weights is NaN.
+    (A. Vaswani et al., "Attention is all you need", NeurIPS 2017, section 3.2.1). The softmax is shifted by
+    the largest score, and a masked score is a large finite number, so that no row of weights is NaN.
 
     Examples
     --------

@@ -480,9 +480,8 @@ def conv_transpose1d(
 ) -> Tensor:
     """Return the adjoint of `conv1d` in its first argument: every input element spreads a kernel.
 
-    `x` is of shape (..., channels, length) and `weight` of (channels, filters / groups, elements);
-    `bias`, `stride`, `padding`, `output_padding`, `groups` and `dilation` are those of
-    `conv_transpose2d`.
+    `x` is of shape (..., channels, length) and `weight` of (channels, filters / groups, elements); `bias`,
+    `stride`, `padding`, `output_padding`, `groups` and `dilation` are those of `conv_transpose2d`.
 
     Examples
     --------

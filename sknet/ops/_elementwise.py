@@ -928,7 +928,7 @@ def scaled_quotient(scale: Any, x: Any, y: Any) -> Tensor:
     Returns
     -------
     Tensor
-        Of the common shape.
+        The result, of the common shape.
 
     Examples
     --------
@@ -952,7 +952,7 @@ def lerp(x: Any, y: Any, weight: Any) -> Tensor:
     x, y : Tensor or array
         The ends; they broadcast.
     weight : float, Tensor or array
-        How far from x to y; below 0 and above 1 it extrapolates.
+        Position from x (0) to y (1); below 0 and above 1 it extrapolates.
 
     Returns
     -------
@@ -987,7 +987,7 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
     Returns
     -------
     Tensor
-        Of x's shape and dtype.
+        Same shape and dtype as x.
 
     Examples
     --------

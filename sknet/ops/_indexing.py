@@ -124,7 +124,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
         Any shape; they may be computed. An index that is out of bounds raises on the CPU, and wraps
         around on a GPU.
     axis : int, default=0
-        Along which axis to take.
+        Axis along which to take.
     from_end : bool, default=True
         Whether negative indices count from the end; otherwise they are out of bounds.
 
@@ -163,12 +163,12 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     values : Tensor or array
         Of the shape that `take` would return.
     axis : int, default=0
-        Along which axis to add.
+        Axis along which to add.
 
     Returns
     -------
     Tensor
-        Of x's shape.
+        Same shape as x.
 
     Raises
     ------
@@ -285,14 +285,14 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     indices : Tensor or array of int
         Of x's shape outside `axis`; an index may be repeated.
     axis : int, default=-1
-        Along which axis to take.
+        Axis along which to take.
     from_end : bool, default=True
         Whether negative indices count from the end; otherwise they are out of bounds.
 
     Returns
     -------
     Tensor
-        Of the shape of `indices`.
+        Same shape as `indices`.
 
     Raises
     ------
@@ -311,7 +311,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
 
 
 def one_hot(indices: Any, n_classes: int, dtype: DTypeLike = "float32") -> Tensor:
-    """Return rows of zeros with a one where `indices` point to.
+    """Return one-hot vectors: zeros with a one at the position in `indices`.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def one_hot(indices: Any, n_classes: int, dtype: DTypeLike = "float32") -> Tenso
     n_classes : int
         Length of a row.
     dtype : dtype, default="float32"
-        Of the result.
+        Dtype of the result.
 
     Returns
     -------

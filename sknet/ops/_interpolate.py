@@ -44,7 +44,7 @@ def interpolate(
     size : int or sequence of int, default=None
         The new lengths of these axes, or one for all.
     scale_factor : float or sequence of float, default=None
-        How many times as long they become, rounded down; give either this or `size`.
+        Factors of the lengths, which are rounded down; give either this or `size`.
     mode : {"nearest", "linear", "bilinear", "trilinear", "bicubic"}, default="nearest"
         Take the nearest element, or a weighted mean of the nearest two along every axis ("linear" for
         signals, "bilinear" for images, "trilinear" for volumes) or of the nearest four ("bicubic").
@@ -55,7 +55,7 @@ def interpolate(
     Returns
     -------
     Tensor of shape (n, channels, ...)
-        In x's dtype.
+        Same dtype as x.
 
     Raises
     ------

@@ -95,7 +95,7 @@ def solve(x: Any, y: Any) -> Tensor:
     Returns
     -------
     Tensor of shape (..., n) or (..., n, k)
-        What x has to be multiplied with to give `y`.
+        The solutions z of ``x @ z = y``.
 
     Raises
     ------
@@ -601,7 +601,7 @@ _qr = Primitive("qr").define(  # q, and below it the transpose of r
 
 
 def qr(x: Any) -> tuple[Tensor, Tensor]:
-    """Return matrices as products of one with orthonormal columns and a triangular one: ``x = q @ r``.
+    """Return the QR decomposition: a matrix with orthonormal columns and a triangular one, ``x = q @ r``.
 
     Parameters
     ----------

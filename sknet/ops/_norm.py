@@ -703,7 +703,7 @@ def layer_norm(
     Returns
     -------
     Tensor
-        Of x's shape.
+        Same shape as x.
 
     Raises
     ------
@@ -777,7 +777,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     Returns
     -------
     Tensor
-        Of x's shape.
+        Same shape as x.
 
     Raises
     ------

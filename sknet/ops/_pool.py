@@ -320,7 +320,7 @@ def max_pool2d(
     stride : int or tuple of int, default=None
         Steps from one window to the next; None is `kernel_size`.
     padding : int or tuple of int, default=0
-        What is added around the image, at most half a window; it is never the largest.
+        Padding around the image, at most half a window; it is never the largest.
     dilation : int or tuple of int, default=1
         Steps from one element of a window to the next.
     ceil_mode : bool, default=False
@@ -329,7 +329,7 @@ def max_pool2d(
     Returns
     -------
     Tensor of shape (..., channels, rows, columns)
-        The gradient goes to the first of equal elements.
+        The maxima; the gradient goes to the first of equal elements.
 
     Raises
     ------
@@ -360,7 +360,7 @@ def avg_pool2d(
     padding : int or tuple of int, default=0
         Zeros around the image, at most half a window.
     count_include_pad : bool, default=True
-        Whether padding counts in the means. What `ceil_mode` adds never does.
+        Whether padding counts in the means. Elements that `ceil_mode` adds never do.
 
     Returns
     -------

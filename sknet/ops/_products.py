@@ -29,15 +29,15 @@ __all__ = ["SparseSlot", "diagonal", "einsum", "is_sparse", "matmul", "outer", "
 class SparseSlot:
     """A placeholder in a captured function for sparse matrices of one shape.
 
-    A captured function would freeze the values of a matrix. It keeps a slot, and reads the slot's
-    current `matrix` when it runs.
+    A captured function would fix the values of a matrix; of a slot, it reads the current `matrix` when it
+    runs.
 
     Parameters
     ----------
     shape : tuple of two int
-        Of every matrix.
+        The one of every matrix.
     dtype : dtype
-        Of every matrix.
+        The one of every matrix.
 
     Attributes
     ----------

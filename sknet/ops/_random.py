@@ -111,17 +111,17 @@ def dropout_mask(
     shape : tuple of int
         Shape of the mask.
     p : float in [0, 1], or Tensor of shape (), dtype=floating
-        Probability of a zero. A tensor stays an input of what is captured.
+        Probability of a zero. A tensor stays an input of a captured function.
     key : tuple of two int, or of two Tensor of shape (), dtype=int64
-        Which random stream. Tensors stay inputs of what is captured.
+        Random stream. Tensors stay inputs of a captured function.
     step : int or Tensor of shape (), dtype=integer
         Counter: the step of the fit.
     site : int
-        Counter: which draw within the step.
+        Counter: the draw within the step.
     dtype : dtype
         Floating-point dtype of the mask.
     device : Device
-        Where the mask should live.
+        Device of the mask.
 
     Returns
     -------
@@ -190,13 +190,13 @@ def dropout(
     x : Tensor or array, dtype=floating
         Any shape.
     p : float or Tensor of shape (), default=0.5
-        Probability of a zero, from 0 to 1. A tensor stays an input of what is captured.
+        Probability of a zero, from 0 to 1. A tensor stays an input of a captured function.
     key : tuple of two int, or of two Tensor of shape ()
-        Which random stream.
+        Random stream.
     step : int or Tensor of shape (), default=0
         Counter: the step of the fit. The same key, step and site give the same zeros on every device.
     site : int, default=0
-        Counter: which draw within the step.
+        Counter: the draw within the step.
 
     Returns
     -------

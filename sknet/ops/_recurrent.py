@@ -565,7 +565,7 @@ def rnn(
     lengths: Any = None,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    r"""Run a plain recurrent cell over sequences.
+    r"""Run a plain (Elman) recurrent network over sequences.
 
     Parameters
     ----------
@@ -582,9 +582,9 @@ def rnn(
     activation : {"tanh", "relu"}, default="tanh"
         The function f below.
     lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are valid; those after them are ignored.
+        Number of valid steps of each row; later steps are ignored.
     reverse : bool, default=False
-        Run from the last (real) step to the first.
+        Whether to run from the last valid step to the first.
 
     Returns
     -------
@@ -704,7 +704,7 @@ def gru(
     weight_hh : Tensor or array of shape (size, 3 * size)
         From hidden state to gates.
     bias : Tensor or array of shape (4 * size,), default=None
-        Those of the three gates, and one that the reset gate multiplies too. None is zero.
+        Biases of the three gates, and one that is also multiplied by the reset gate. None is zero.
 
     Raises
     ------

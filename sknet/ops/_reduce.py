@@ -107,7 +107,7 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
 
 
 def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return how many elements over `axis` are not 0.
+    """Return the number of elements over `axis` that are not 0.
 
     If `keepdims` is true, reduced axes are kept with length 1.
     """
@@ -414,10 +414,10 @@ def norm(x: Any, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> T
     x : Tensor or array
         Any shape; integers are converted to float64.
     ord : float, default=2
-        Which norm: 1 for the sum of absolute values, ``math.inf`` for the largest of them, ``-math.inf``
-        for the smallest, 0 for the number of elements that are not 0.
+        Order of the norm: 1 for the sum of absolute values, ``math.inf`` for the largest of them,
+        ``-math.inf`` for the smallest, 0 for the number of elements that are not 0.
     axis : int, tuple of int or None, default=None
-        Along which axes the elements of a vector are.
+        Axis or axes along which the elements of a vector are.
     keepdims : bool, default=False
         Whether reduced axes are kept with length 1.
 
@@ -462,9 +462,9 @@ def normalize(x: Any, ord: float = 2, axis: Axis = -1, eps: float = 1e-12) -> Te
     x : Tensor or array
         Any shape.
     ord : float, default=2
-        Which norm, as for `norm`.
+        Order of the norm, as for `norm`.
     axis : int, tuple of int or None, default=-1
-        Along which axes the elements of a vector are.
+        Axis or axes along which the elements of a vector are.
     eps : float, default=1e-12
         The smallest divisor.
 
@@ -491,9 +491,9 @@ def cosine_similarity(x: Any, y: Any, axis: int = -1, eps: float = 1e-8) -> Tens
     x, y : Tensor or array
         They broadcast.
     axis : int, default=-1
-        Along which axis of the broadcast arrays the elements of a vector are.
+        Axis of the broadcast arrays along which the elements of a vector are.
     eps : float, default=1e-8
-        The smallest length by which is divided: the similarity of a vector of zeros is 0.
+        The smallest divisor for a length, so that the similarity of a vector of zeros is 0.
 
     Returns
     -------
@@ -526,7 +526,7 @@ def cdist(x: Any, y: Any, ord: float = 2) -> Tensor:
     y : Tensor or array of shape (..., m, k)
         More points.
     ord : float, default=2
-        Which `norm` of the difference: 2 is the Euclidean distance, 1 that of city blocks.
+        Order of the `norm` of differences: 2 is the Euclidean distance, 1 the Manhattan distance.
 
     Returns
     -------

@@ -171,7 +171,7 @@ def expand_dims(x: Any, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """Return x without the axes of length 1 that `axis` names; None removes all of them."""
+    """Return x without the axes of length 1 in `axis`; None removes all of them."""
     x = as_tensor(x)
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
@@ -263,10 +263,10 @@ def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ..
     x : Tensor or array
         Any shape.
     parts : int or sequence of int
-        How many parts of equal length, or the positions at which to cut: (2, 5) gives x[:2], x[2:5]
-        and x[5:].
+        Number of parts of equal length, or the positions at which to cut: (2, 5) gives x[:2], x[2:5] and
+        x[5:].
     axis : int, default=0
-        Along which axis to cut.
+        Axis along which to cut.
 
     Returns
     -------
@@ -355,10 +355,10 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Ten
     x : Tensor or array
         Any shape.
     repeats : int or sequence of int
-        How often, one number for all or one for each element along the axis. They decide the shape
-        of the result: in a captured function they must be known.
+        Number of repetitions, one for all or one for each element along the axis. They determine the shape of
+        the result, so in a captured function they must be known.
     axis : int, default=None
-        Along which axis; for None, x is flattened.
+        Axis along which to repeat; for None, x is flattened.
 
     Returns
     -------
@@ -368,7 +368,7 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Ten
     Raises
     ------
     ShapeError
-        If there are neither one nor as many numbers as elements, or negative ones.
+        If `repeats` has neither one number nor one for each element, or a negative one.
     CaptureError
         If the numbers are computed in a captured function.
 
@@ -448,13 +448,13 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
     x : Tensor or array
         Any shape.
     widths : int or sequence of pairs of int
-        How many elements before and after, one pair for each of the last axes: ((1, 1), (2, 2)) pads
+        Numbers of elements before and after, one pair for each of the last axes: ((1, 1), (2, 2)) pads
         the height of images by 1 and their width by 2, on both sides. A number pads all axes.
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; the elements mirrored at the outermost one; the outermost element; or
-        the elements from the other end.
+        Elements to add: `value`; the elements mirrored at the outermost one; the outermost element; or the
+        elements from the other end.
     value : float, default=0.0
-        What "constant" adds.
+        Value that "constant" adds.
 
     Returns
     -------
@@ -580,11 +580,11 @@ def eye(
     n_columns : int, default=None
         Number of columns; None for as many as rows.
     k : int, default=0
-        Which diagonal; negative ones lie below the main one.
+        The diagonal; negative ones lie below the main one.
     dtype : dtype, default="float64"
-        Of the result.
+        Dtype of the result.
     device : str or Device, default="cpu"
-        Where it should live.
+        Device of the result.
 
     Returns
     -------
@@ -621,13 +621,13 @@ def arange(
     Parameters
     ----------
     start, stop : int or float
-        With `start` alone, it counts from 0 up to it.
+        First number, and the end. If only one number is given, it is the end, and the start is 0.
     step : int or float, default=1
         Distance between neighbours.
     dtype : dtype, default=None
-        None for integers where all numbers are, else float64.
+        Dtype of the result; None is int64 if all numbers are integers, otherwise float64.
     device : str or Device, default="cpu"
-        Where it should live.
+        Device of the result.
 
     Returns
     -------
@@ -637,7 +637,7 @@ def arange(
     Raises
     ------
     ValueError
-        If they have no end.
+        If the number of elements is not finite.
 
     Examples
     --------
@@ -667,9 +667,9 @@ def linspace(
     num : int
         How many.
     dtype : dtype, default="float64"
-        Of the result.
+        Dtype of the result.
     device : str or Device, default="cpu"
-        Where it should live.
+        Device of the result.
     endpoint : bool, default=True
         Whether `stop` is the last number; else it is left out, and the distances are smaller.
 

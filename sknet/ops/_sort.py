@@ -128,7 +128,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     k : int
         How many.
     axis : int, default=-1
-        Along which axis.
+        Axis along which to search.
     largest : bool, default=True
         Whether to return the largest, or the smallest in ascending order.
 
@@ -179,7 +179,7 @@ _searchsorted = Primitive("searchsorted").define(
 
 
 def searchsorted(x: Any, values: Any, side: str = "left") -> Tensor:
-    """Return where `values` would have to be inserted into the sorted x to keep it sorted.
+    """Return the indices at which to insert `values` into the sorted x to keep it sorted.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _values_of(name: str, x: Any) -> Any:
 def nonzero(x: Any) -> tuple[Tensor, ...]:
     """Return the indices of the elements that are not 0, one array for each axis.
 
-    How many there are depends on the values: a captured function cannot call it.
+    The shape of the result depends on the values, so a captured function cannot call it.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
 def unique_values(x: Any) -> Tensor:
     """Return the distinct elements of x, in ascending order.
 
-    How many there are depends on the values: a captured function cannot call it.
+    The shape of the result depends on the values, so a captured function cannot call it.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def unique_values(x: Any) -> Tensor:
     Returns
     -------
     Tensor of shape (n,)
-        Of x's dtype.
+        Same dtype as x.
 
     Raises
     ------
@@ -317,11 +317,11 @@ def quantile(
     q : float, or array-like of float
         Fractions between 0 and 1, known before the computation.
     axis : int, tuple of int or None, default=None
-        Over which axes; None is all of them.
+        Axes over which to compute; None for all of them.
     keepdims : bool, default=False
         Whether reduced axes are kept with length 1.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, default="linear"
-        What is returned where a quantile is between two elements.
+        Interpolation of a quantile between two elements.
 
     Returns
     -------
