@@ -1,7 +1,7 @@
 """The compiler: any pure function of trees of arrays becomes a graph, a plan and a program.
 
-A function is captured once into a graph of primitives, verified, rewritten by passes, given memory
-by a plan, and written out as a list of calls. It knows neither modules nor optimizers.
+A function is captured once as a graph of primitives, which is verified, rewritten by passes, given memory by
+a plan, and executed as a list of calls.
 """
 
 from sknet.compile._capture import capture

@@ -207,7 +207,7 @@ def _values(equation: Equation, inputs: tuple[Any, ...]) -> tuple[np.ndarray]:
 
 
 def capture(function: Callable[..., Any], *args: Any, unroll: bool = False) -> Graph:
-    """Run a function once on tensors without data and return the graph of its operations.
+    """Capture the operations of a function as a graph, by running it once on tensors without data.
 
     Parameters
     ----------
@@ -216,21 +216,22 @@ def capture(function: Callable[..., Any], *args: Any, unroll: bool = False) -> G
         a method of one, such as ``module.forward``: it is captured in evaluation mode, whatever its own
         mode, and its parameters and buffers become the first inputs of the graph, under their paths.
     *args : trees of arrays
-        Examples of its arguments: only their shapes, dtypes and device count. Other
-        leaves (numbers, text) are passed as they are and become part of the graph.
+        Example arguments: only shapes, dtypes and device of arrays matter. Other leaves (numbers, strings)
+        become part of the graph.
     unroll : bool, default=False
-        Let Python read the example's values: branches are taken, loops run and numbers frozen as they are for
-        the example, silently. Otherwise reading a value is an error.
+        Whether Python code may read the example's values: branches, loops and numbers are then silently fixed
+        as they are for the example. Otherwise reading a value is an error.
 
     Returns
     -------
     Graph
-        Verified; its inputs are what a module holds, and then the arrays among the leaves of `args`.
+        The verified graph. Its inputs are the parameters and buffers of a module, then the arrays among the
+        leaves of `args`.
 
     Raises
     ------
     CaptureError
-        If the function does something that the graph would freeze; the message names the line.
+        If the function depends on values in a way that the graph would fix; the message names the line.
     StateError
         If a module is lazy and has not seen an input.
 

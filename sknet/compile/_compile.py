@@ -82,7 +82,7 @@ class Compiled:
     slots : tree of arrays, default=None
         As for `fresh`.
     device : Device, default=the host
-        Where it runs.
+        Device to run on.
     memory : array, default=None
         Memory shared with another instance; None allocates new memory.
     sparse : mapping of SparseSlot to SparseSlot
@@ -93,11 +93,11 @@ class Compiled:
     takes : tuple of trees of Variable
         Like the arguments, with shape and dtype in place of every array.
     slots : tuple of trees of arrays
-        Where `run` reads the arguments: like the arguments, with an array in place of every array.
+        Memory of the arguments of `run`: like the arguments, with an array in place of every array.
     result : tree of arrays
-        Where `run` leaves the result. The arrays hold it until the next run.
+        Arrays with the result of `run`, which are valid until the next run.
     run : callable
-        Computes the result from what the slots hold.
+        Computes the result from the values in the slots.
 
     Raises
     ------
@@ -200,7 +200,7 @@ class Compiled:
 
     @cached_property
     def run(self) -> Callable[[], None]:
-        """Computes the result from what the slots hold."""
+        """Computes the result from the values in the slots."""
         bound, _ = self._bound
         # Without a reference to this object, so that its memory is free as soon as nobody needs it.
         if self.device.kind == "cpu":
@@ -238,12 +238,12 @@ class Compiled:
 
     @property
     def source(self) -> str:
-        """The calls of a run as Python source, to be read."""
+        """The calls of a run as Python source, for reading."""
         return self._program.source
 
     @cached_property
     def draws(self) -> bool:
-        """True if it draws random numbers, so that it depends on the stream that it was captured with."""
+        """True if the function draws random numbers, from the stream it was captured with."""
         return any("key" in equation.params for equation in self.graph.equations)
 
     @property
@@ -323,7 +323,7 @@ class Compiled:
         )
 
     def poison(self) -> None:
-        """Fill the arena with NaN; a correct plan never reads stale values."""
+        """Fill the working memory with NaN, as a test; a correct plan never reads stale values."""
         with self._owner.activate(self.device):
             self._memory[: self.plan.arena_size] = 0xFF
 
@@ -457,15 +457,14 @@ def compile(
         Example arguments. Of arrays, only shape, dtype and device matter (the function will run on
         that device); numbers and text become constants.
     donate : iterable of int, default=()
-        Positions of arguments whose memory may be overwritten: outputs of the same shapes and
-        dtypes are written into their slots, in order. A donated argument that is not read may be
-        set to zero at once.
+        Positions of arguments whose memory may be overwritten: outputs of the same shapes and dtypes are
+        written into their slots, in order. A donated argument that is not read may be set to zero at once.
     exact : bool, default=False
-        Keep the operations as they are, so that results equal those of an uncompiled call to the
-        last bit. Exceptions are the sign of a zero in a sum, and products and sums of arguments that are
-        not C-contiguous and of constants that are reversed or parts of larger arrays, which count as their
-        copies; and an array that is passed twice counts as two. Otherwise rounding may differ, but not
-        what is finite, infinite, NaN or zero.
+        Whether to keep the operations unchanged, so that results are those of an uncompiled call to the last
+        bit. Exceptions are the sign of a zero in a sum, and products and sums of arguments that are not
+        C-contiguous and of constants that are reversed or parts of larger arrays, which count as their
+        copies; and an array that is passed twice counts as two. Otherwise rounding may differ, but results
+        that are infinite, NaN or zero do not change.
     slots : tuple of trees of arrays, default=None
         Arrays to use as slots, as for `Compiled.fresh`.
 

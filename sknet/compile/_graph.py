@@ -27,14 +27,14 @@ Operand = Any  # a Variable, a bool, an int or a float
 
 
 class Variable(MetaArray):
-    """A value of a graph: it has a shape and a dtype, and is assigned once.
+    """Variable of a graph, with a shape and a dtype, which is assigned once.
 
     Parameters
     ----------
     shape : tuple of int
-        Its shape.
+        Shape of the value.
     dtype : dtype
-        Its dtype.
+        Dtype of the value.
 
     Examples
     --------
@@ -56,12 +56,11 @@ class Equation:
     primitive : Primitive
         The operation.
     operands : tuple of Variable, bool, int or float
-        What it is applied to.
+        Operands of the primitive.
     params : dict
-        Its static parameters.
+        Static parameters of the primitive.
     output : Variable, default=None
-        The result; None makes a variable with the shape and dtype that the primitive's shape rule
-        gives.
+        The result; None creates a variable with the shape and dtype from the primitive's shape rule.
 
     Attributes
     ----------
@@ -112,11 +111,11 @@ class Equation:
         return self._form
 
     def operands_key(self, numbers: Mapping[Variable, int]) -> Hashable:
-        """Return the operands as a key, in which variables have these numbers, or are themselves."""
+        """Return the operands as a key, in which variables are replaced by their `numbers`."""
         return tuple([numbers.get(x, x) if type(x) is Variable else key_of(x) for x in self.operands])
 
     def check(self) -> None:
-        """Raise GraphError unless the output is what the primitive's shape rule says.
+        """Check the output against the primitive's shape rule.
 
         Raises
         ------
@@ -204,11 +203,11 @@ class Graph:
     constants : dict of Variable to ndarray
         Fixed arrays.
     equations : sequence of Equation
-        Each uses only what precedes it.
+        Each uses only inputs, constants and results of earlier equations.
     outputs : sequence of Variable
         Returned; a variable may be returned more than once.
     signature : Signature, default=None
-        How the function is called that was captured; None for a graph that is not called.
+        Signature of the captured function; None for a graph that cannot be called.
 
     Examples
     --------
@@ -221,7 +220,7 @@ class Graph:
       v1: float32[3] = multiply v0 2.0
       return v1
 
-    What was captured can be called, with other values of what a module held:
+    A captured module can be called, with other values of its parameters:
 
     >>> from sknet import nn
     >>> from sknet.compile import capture
@@ -255,7 +254,7 @@ class Graph:
         return Graph(**{**mine, **parts})
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> "Graph":
-        """Return this graph with other `values`, by name, of what the captured function's object held.
+        """Return this graph with other `values`, by name, of parameters and buffers.
 
         Raises
         ------
@@ -265,7 +264,7 @@ class Graph:
         return self.replaced(signature=self.called()._replace(values=values))
 
     def called(self) -> Signature:
-        """Return the signature; raise a GraphError if there is none.
+        """Return the signature of the captured function.
 
         Raises
         ------
@@ -315,8 +314,8 @@ class Graph:
         Raises
         ------
         GraphError
-            If a variable is assigned twice or used before it is assigned, or if a shape or dtype
-            is not what the primitive's rule says. This is a bug in sknet.
+            If a variable is assigned twice or used before it is assigned, or if a shape or dtype contradicts
+            the primitive's rule. This is a bug in sknet.
         """
         assigned: set[Variable] = set()
         for variable in (*self.inputs, *self.constants):
@@ -341,7 +340,7 @@ class Graph:
         """Return a key that is equal for graphs of the same structure, and for no others.
 
         It holds the inputs' shapes and dtypes, primitives, wiring, and constants and parameters by type and
-        bits; of a slot for sparse matrices, shape, dtype and which equations read it.
+        bits; of a slot for sparse matrices, shape, dtype and the equations that read it.
 
         Examples
         --------

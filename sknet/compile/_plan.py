@@ -259,7 +259,7 @@ class Plan:
     alignment : int, default=ALIGNMENT
         Arrays start at multiples of this many bytes.
     beside : mapping of int to int
-        Groups that run beside those after them, and the first group that comes after each.
+        Groups that run concurrently with the following ones, and for each the first group that waits for it.
     halves : collection of Variable, default=()
         Values of float32 whose arrays hold bfloat16.
 
@@ -270,7 +270,7 @@ class Plan:
     constants : dict of Variable to ndarray
         The graph's constants, as its equations read them.
     views : Views
-        Which variables are views of which.
+        Variables that are views of others.
     buffers : dict of Variable to Buffer
         The buffer of each value that is not a view.
     scratch : dict of Equation to list of Buffer

@@ -126,11 +126,10 @@ class Hookable:
     def register_hook(self: T, hook: Callable[[T], T | None]) -> HookHandle:
         """Call ``hook(gradient)`` with the gradient of this tensor whenever one is computed.
 
-        The gradient is complete: summed over all that was computed from the tensor, and must not be changed
-        in place. What the `hook` returns replaces the gradient, for later hooks, for `grad`, and for
-        everything further down; None leaves it as it is. Hooks run in the order in which they were
-        registered. Compiled programs call none. The ``remove`` of the handle that is returned removes the
-        hook.
+        The gradient is complete, summed over all uses of the tensor, and must not be changed in place. The
+        result of the `hook` replaces the gradient, for later hooks, for `grad`, and for the rest of the
+        backward pass; None leaves it unchanged. Hooks run in the order in which they were registered;
+        compiled programs do not call them. ``remove`` of the returned handle removes the hook.
 
         Raises
         ------
@@ -143,7 +142,7 @@ class Hookable:
         return HookHandle(partial(_take_away, weakref.ref(notes), number))  # notes are not kept alive
 
     def retain_grad(self: Any) -> None:
-        """Let `backward` fill `grad` of this intermediate result as it does for leaves.
+        """Let `backward` compute the `grad` of this intermediate result, as for leaves.
 
         Raises
         ------
@@ -211,29 +210,28 @@ def gradients(
 ) -> list[T]:
     """Return the gradient of `output` with respect to every one of `inputs`.
 
-    Nothing is accumulated anywhere. The tape stays, so it can be walked again.
+    No `grad` is changed. The tape is kept, so it can be used again.
 
     Parameters
     ----------
     output : Tensor
-        What to differentiate.
+        The tensor to differentiate.
     inputs : sequence of Tensor
-        What to differentiate with respect to: leaves or intermediate results.
+        Tensors to differentiate with respect to: leaves or intermediate results.
     gradient : Tensor of `output`'s shape, default=None
-        Weights of `output`'s elements; may be left out for a scalar.
+        Weights of the elements of `output`; may be omitted for a scalar.
     create_graph : bool, default=False
-        Record the computation of the gradients, so that they can be differentiated again.
+        Whether to record the computation of the gradients, so that they can be differentiated again.
 
     Returns
     -------
     list of Tensor
-        One for every input, of its shape; zeros where `output` does not depend on it.
+        A gradient of the shape of each input; zeros if `output` does not depend on it.
 
     Raises
     ------
     GradientError
-        If `output` or an input is not on the tape, or `output` is not a scalar and `gradient` is
-        missing.
+        If `output` or an input is not on the tape, or `output` is not a scalar and `gradient` is missing.
 
     Examples
     --------
@@ -406,12 +404,12 @@ def exchange_push(function: Callable[..., None]) -> None:
 
 
 def release(output: Taped) -> None:
-    """Free what the tape below a tensor keeps: no gradient can be computed from it any more.
+    """Free the part of the tape that a tensor was computed by; it cannot be differentiated afterwards.
 
     Parameters
     ----------
     output : Tensor
-        Its own value stays, and so do those of all tensors that are still referenced.
+        The tensor. Its value is kept, like those of all tensors that are still referenced.
 
     Examples
     --------
@@ -429,19 +427,19 @@ def release(output: Taped) -> None:
 
 
 def depends_on(output: Taped, inputs: Iterable[Taped]) -> bool:
-    """Tell whether a tensor was computed, on the tape, from at least one of others.
+    """Tell whether a tensor was computed, on the tape, from at least one of several others.
 
     Parameters
     ----------
     output : Tensor
         The result.
     inputs : iterable of Tensor
-        What it may have been computed from.
+        Tensors that it may depend on.
 
     Returns
     -------
     bool
-        False also for what is not on the tape.
+        True if it depends on one of them; False for tensors that are not on the tape.
 
     Examples
     --------
@@ -520,14 +518,14 @@ _attach_aux = Primitive("attach_aux").define(
 
 
 def attach_aux(x: T, aux: dict[str, Any]) -> T:
-    """Return `x`, with a dict that `aux_of` finds in everything computed from it.
+    """Attach a dict to a tensor, which `aux_of` finds in all tensors computed from the result.
 
     Parameters
     ----------
     x : Tensor
         A tensor on the tape.
     aux : dict
-        What to attach.
+        The dict to attach.
 
     Returns
     -------
@@ -545,7 +543,7 @@ def attach_aux(x: T, aux: dict[str, Any]) -> T:
 
 
 def attached_to(x: Taped) -> dict[str, Any]:
-    """Return what was attached to `x` itself.
+    """Return the dict that was attached to `x` itself.
 
     Parameters
     ----------
@@ -555,7 +553,7 @@ def attached_to(x: Taped) -> dict[str, Any]:
     Returns
     -------
     dict
-        Empty if nothing was.
+        The entries; empty if there are none.
 
     Examples
     --------
@@ -570,7 +568,7 @@ def attached_to(x: Taped) -> dict[str, Any]:
 
 
 def aux_of(x: Taped) -> dict[str, Any]:
-    """Return all that was attached to what `x` was computed from; of two entries of one name, the later.
+    """Return the entries attached to all tensors that `x` depends on; later entries replace earlier ones.
 
     Parameters
     ----------
@@ -580,7 +578,7 @@ def aux_of(x: Taped) -> dict[str, Any]:
     Returns
     -------
     dict
-        Empty if nothing was.
+        The entries; empty if there are none.
 
     Examples
     --------

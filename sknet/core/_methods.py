@@ -44,20 +44,20 @@ class Methods:
         return to_host(self.data).tolist()
 
     def clone(self) -> Any:
-        """Return a copy in memory of its own, through which gradients flow."""
+        """Return a copy with its own memory, through which gradients flow."""
         return bind(p.astype, (self,), {"dtype": self.dtype})
 
     def detach_(self) -> Any:
-        """Take this tensor itself off the tape and return it: it becomes a leaf that needs no gradient."""
+        """Detach this tensor itself from the tape, as a leaf that requires no gradient; return it."""
         if self.is_leaf:
             self.requires_grad = False  # as its owner does, if it has one
         self.node = None
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Set whether what is computed from this tensor is recorded, and return it.
+        """Set whether operations on this tensor are recorded, and return it.
 
-        `requires_grad` can be set on leaves only, as the attribute of the same name.
+        `requires_grad` can only be set on leaves, like the attribute of the same name.
         """
         self.requires_grad = requires_grad
         return self

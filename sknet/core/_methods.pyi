@@ -43,7 +43,7 @@ class Methods:
     def clip(self, min: Any = None, max: Any = None) -> Tensor:
         """Return x limited to [min, max], numbers or tensors; NaN stays, and where min > max it is max."""
     def clone(self) -> Tensor:
-        """Return a copy in memory of its own, through which gradients flow."""
+        """Return a copy with its own memory, through which gradients flow."""
     def copysign(self, y: Any) -> Tensor:
         """Return the absolute value of x with the sign of y; its gradient at x = 0 and that of y are 0."""
     def cos(self) -> Tensor:
@@ -53,7 +53,7 @@ class Methods:
     def cosine_similarity(self, y: Any, axis: int = -1, eps: float = 1e-08) -> Tensor:
         """Return the cosine of the angle between vectors along `axis`."""
     def count_nonzero(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return how many elements over `axis` are not 0."""
+        """Return the number of elements over `axis` that are not 0."""
     def cumulative_prod(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
         """Return the cumulative products along `axis`, which may be omitted if x has only one."""
     def cumulative_sum(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
@@ -61,7 +61,7 @@ class Methods:
     def deg2rad(self) -> Tensor:
         """Return the angle x in radians, given in degrees."""
     def detach_(self) -> Self:
-        """Take this tensor itself off the tape and return it: it becomes a leaf that needs no gradient."""
+        """Detach this tensor itself from the tape, as a leaf that requires no gradient; return it."""
     def diagonal(self, offset: int = 0) -> Tensor:
         """Return the elements on a diagonal of the last two axes: the `offset`-th above the main one."""
     def diff(self, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
@@ -161,7 +161,7 @@ class Methods:
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
         """Return x with every element along `axis` repeated `repeats` times in succession."""
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set whether what is computed from this tensor is recorded, and return it."""
+        """Set whether operations on this tensor are recorded, and return it."""
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
         """Return x shifted by `shift` positions along `axis`; what leaves at the end reappears at the start."""
     def round(self) -> Tensor:
@@ -171,7 +171,7 @@ class Methods:
     def scatter_add(self, indices: Any, values: Any, axis: int = 0) -> Tensor:
         """Return x with `values` added where `indices` point to along `axis`; repeated indices accumulate."""
     def searchsorted(self, values: Any, side: str = 'left') -> Tensor:
-        """Return where `values` would have to be inserted into the sorted x to keep it sorted."""
+        """Return the indices at which to insert `values` into the sorted x to keep it sorted."""
     def sigmoid(self) -> Tensor:
         """Return 1 / (1 + exp(-x)), the logistic function; exact in both tails."""
     def sign(self) -> Tensor:
@@ -191,7 +191,7 @@ class Methods:
     def square(self) -> Tensor:
         """Return x * x."""
     def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Tensor:
-        """Return x without the axes of length 1 that `axis` names; None removes all of them."""
+        """Return x without the axes of length 1 in `axis`; None removes all of them."""
     def std(self, axis: int | tuple[int, ...] | None = None, correction: float = 0, keepdims: bool = False) -> Tensor:
         """Return the standard deviation over `axis`: the root of the variance with the same `correction`."""
     def take(self, indices: Any, axis: int = 0, from_end: bool = True) -> Tensor:

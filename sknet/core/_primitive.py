@@ -74,11 +74,11 @@ def normalize_axis(axis: int, ndim: int, op: str) -> int:
     Parameters
     ----------
     axis : int
-        Which axis; a negative one counts from the end.
+        The axis; a negative one counts from the end.
     ndim : int
-        How many axes the array has.
+        Number of axes of the array.
     op : str
-        The operation, for messages.
+        Name of the operation, for error messages.
 
     Returns
     -------
@@ -117,11 +117,11 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, op: str) -> tupl
     Parameters
     ----------
     axis : int, sequence of int or None
-        Which axes; negative ones count from the end.
+        The axes; negative ones count from the end.
     ndim : int
-        How many axes the array has.
+        Number of axes of the array.
     op : str
-        The operation, for messages.
+        Name of the operation, for error messages.
 
     Returns
     -------
@@ -167,13 +167,13 @@ class ScalarFunction(NamedTuple):
     Attributes
     ----------
     numpy : callable
-        The function on arrays; what the other columns have to agree with.
+        The function on arrays, with which the other forms agree.
     c : str
         The function of C's library, in float32 with an f at the end; or, with braces, the text for
         floating-point arguments ``{0}``, ``{1}``.
     c_integers : str or None
-        The text in C for arguments of integer dtype; None where the function is called on whole arrays, or
-        where the text depends on the dtype: then whoever writes the code has it.
+        The text in C for arguments of integer dtype; None if the function is called on whole arrays, or if
+        the text depends on the dtype and is part of the code generator.
 
     Examples
     --------
@@ -304,22 +304,22 @@ class Primitive:
         ``shape(*arrays, **params) -> (shape, dtype)`` from objects with a shape and a dtype;
         raises `ShapeError` where the operands do not fit.
     params : mapping of str to ParamKind, or None
-        What each static parameter must be; graphs with others are refused. None declares nothing.
+        Kind of each static parameter; graphs with other parameters are invalid. None declares nothing.
     vjp : tuple of callables, or None
         One rule per operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
         the gradient, **in differentiable operations**; None for an operand that has
         no gradient, None altogether where the operation has none.
     saves : {"inputs", "output", "both", "nothing"}
-        What the vjp rules read the values of; of everything else they see shape and dtype only,
-        so that its memory can be freed.
+        The arrays whose values the vjp rules read; of all others they only get shape and dtype, so that the
+        memory can be freed.
     expression : str or None
-        For an elementwise operation, one element of the result as a Python expression of ``x``, ``y``
-        and ``z``, elements of the operands. Compiled code is generated from it, so it gives what
-        `forward` gives for NaN and infinities too. It may use operators, comparisons, conditional
-        expressions and the functions of `SCALAR_FUNCTIONS`.
+        For an elementwise operation, one element of the result as a Python expression of ``x``, ``y`` and
+        ``z``, elements of the operands. Compiled code is generated from it, so it must agree with `forward`
+        for NaN and infinities, too. It may use operators, comparisons, conditional expressions and the
+        functions of `SCALAR_FUNCTIONS`.
     condition : int or None
-        The position of the operand that is a truth value, whose dtype has no influence on the
-        result's; None if there is none.
+        The position of a boolean operand, whose dtype does not affect that of the result; None if there is
+        none.
     overwrites : tuple of int
         Positions of the operands that the output may overwrite while it is computed: by default all of
         an elementwise operation, and none of any other.
@@ -386,8 +386,8 @@ class Primitive:
     ) -> "Primitive":
         """Attach all rules and return the primitive.
 
-        The class says what `forward`, `shape`, `params`, `vjp`, `saves`, `expression`, `condition`,
-        `overwrites`, `view`, `tape_only`, `writes_out`, `lays_out` and `scratch` are.
+        See the attributes of the class for `forward`, `shape`, `params`, `vjp`, `saves`, `expression`,
+        `condition`, `overwrites`, `view`, `tape_only`, `writes_out`, `lays_out` and `scratch`.
 
         Raises
         ------
@@ -418,7 +418,7 @@ class Primitive:
         Raises
         ------
         TypeError
-            If a parameter is not what the primitive declares.
+            If a parameter is not of the declared kind.
         ShapeError, DtypeError
             If the operands do not fit.
         """
@@ -433,7 +433,7 @@ class Primitive:
         return self.shape(*operands, **params)
 
     def values(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the `operands` that are computed with: all but the condition."""
+        """Return all `operands` except the condition."""
         at = self.condition
         return operands if at is None else operands[:at] + operands[at + 1 :]
 

@@ -87,7 +87,7 @@ def capturing() -> Iterator[None]:
     Yields
     ------
     None
-        The block is the capture.
+        For a ``with`` block.
 
     Examples
     --------
@@ -160,9 +160,9 @@ def _set_grad(enabled: bool) -> None:
 
 
 class no_grad(_GradMode):
-    """Do not record operations: inside this context (or decorated function) results need no gradient.
+    """Disable recording: inside this context (or decorated function) results do not require gradients.
 
-    Holds for the thread that enters it.
+    It applies to the thread that enters it.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class enable_grad(_GradMode):
 
 
 class set_grad_enabled(_GradMode):
-    """Record operations or not, from here on; as a context until its end, as a decorator inside the function.
+    """Set whether operations are recorded from now on, inside a context, or in a decorated function.
 
     Parameters
     ----------
@@ -238,10 +238,10 @@ class set_grad_enabled(_GradMode):
 
 
 class inference_mode(_GradMode):
-    """Do not record operations, and let nothing inside turn recording on again.
+    """Disable recording, such that it cannot be enabled again inside.
 
     `enable_grad`, `set_grad_enabled` and the transforms that need the tape, such as `grad`, raise a
-    GradientError in it. Otherwise it is `no_grad`, and results can be used anywhere.
+    GradientError in it. Otherwise it is like `no_grad`: results can be used anywhere.
 
     Examples
     --------
@@ -305,8 +305,8 @@ class _NoDataError(AttributeError, TypeError):
 class TracedArray(MetaArray):
     """An array of which only shape, dtype and device are known: operations on it are recorded.
 
-    `bind` asks it to `record` every primitive of which it is an operand. NumPy cannot compute with
-    it: a function that takes the array out of its tensor gets an error that says so.
+    `bind` calls its method `record` for every primitive of which it is an operand. NumPy cannot compute with
+    it: a function that takes the array out of its tensor gets an error.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class TracedArray(MetaArray):
     dtype : dtype
         Its dtype.
     device : Device
-        Where the array will live.
+        Device of the array.
 
     Examples
     --------
@@ -351,7 +351,7 @@ class TracedArray(MetaArray):
 
     @abstractmethod
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":
-        """Note that `primitive` is applied to `inputs`, this array among them; return its result.
+        """Record that `primitive` is applied to `inputs`, this array among them; return its result.
 
         `params` are the primitive's own, such as an axis.
         """
@@ -637,12 +637,12 @@ def shown(line: Line | None) -> str:
 
 
 def user_line() -> str:
-    """Return where the user's code is: file, line, and the line's text.
+    """Return the location of the user's code: file, line, and the text of the line.
 
     Returns
     -------
     str
-        For a message.
+        The location, for a message.
 
     Examples
     --------
@@ -696,10 +696,10 @@ def note_write(array: Any, by: str | None = None) -> None:
     Parameters
     ----------
     array : array
-        What was written to, on any device. All arrays that share its memory count as overwritten: for
-        a buffer with many views, one call for the buffer is enough.
+        The overwritten array, on any device. All arrays that share its memory count as overwritten: one call
+        for a buffer is enough for all its views.
     by : str, default=None
-        What wrote, for the message, such as ``"Model.step"``.
+        The writer, for the message, such as ``"Model.step"``.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def as_operand(x: Any) -> Any:
     Returns
     -------
     Tensor, int, float or bool
-        A tensor, or a number, which takes the dtype of what it is combined with.
+        A tensor, or a number, which takes the dtype of the tensor it is combined with.
 
     Raises
     ------
@@ -438,26 +438,26 @@ def _values(operands: Any) -> Any:
 
 
 class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
-    """An array on a device that remembers how it was computed, so that it can be differentiated.
+    """Array on a device with automatic differentiation: it records how it was computed.
 
     Parameters
     ----------
     data : array-like or array of any device
         Values. Arrays are not copied; lists become NumPy arrays.
     requires_grad : bool, default=False
-        Record what is computed from this tensor, so that `backward` fills its `grad`.
+        Whether to record operations on this tensor, so that `backward` computes its `grad`.
     dtype : dtype, default=None
-        Convert to this dtype; None keeps the data's own.
+        Dtype to convert to; None keeps that of the data.
     device : str or Device, default=None
-        Move to this device; None leaves the data where it is.
+        Device to move the data to; None leaves it on its device.
 
     Attributes
     ----------
     data : array
         The values, an array of the device's own kind.
     grad : Tensor or None
-        Sum of the gradients of all `backward` calls since it was None; on leaves, and on what
-        `retain_grad` was called for. What is assigned must have the tensor's shape, dtype and device.
+        Sum of the gradients of all `backward` calls since it was None, for leaves and tensors with
+        `retain_grad`. An assigned value must have the tensor's shape, dtype and device.
 
     Raises
     ------
@@ -468,12 +468,12 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     Notes
     -----
-    ``x[index] = value`` and ``x += y`` change a tensor in place. One that is not on the tape, or any
-    inside `no_grad`, is overwritten in memory, as in NumPy; a gradient that would need the old values
-    is then refused. On the tape the change is recorded: the tensor becomes the new value, and what
-    shares the old memory stays as it was. A leaf that requires a gradient can be changed only inside
-    `no_grad`, and nothing can while a function is captured. Code that writes to `data` itself has to
-    call `sknet.core.note_write`.
+    ``x[index] = value`` and ``x += y`` change a tensor in place. A tensor that is not on the tape, or any
+    inside `no_grad`, is overwritten in memory, as in NumPy; a gradient that needs the old values then raises
+    an error. On the tape the change is recorded: the tensor gets the new value, and tensors that share the
+    old memory are not changed. A leaf that requires a gradient can be changed only inside `no_grad`, and no
+    tensor while a function is captured. Code that writes to `data` itself has to call
+    `sknet.core.note_write`.
 
     Examples
     --------
@@ -558,7 +558,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     @property
     def grad(self) -> "Tensor | None":
-        """The sum of the gradients that arrived here since it was None."""
+        """The sum of the gradients of all `backward` calls since it was None."""
         return self._grad
 
     @grad.setter
@@ -585,7 +585,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """True if it was made by the user rather than computed from tensors that need a gradient."""
+        """True if it was not computed from tensors that require a gradient."""
         return self.node is None or self.node.primitive is None
 
     def __len__(self) -> int:
@@ -689,16 +689,16 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     ) -> None:
         """Add the gradient of this tensor to the `grad` of every leaf it was computed from.
 
-        The `gradient` of something with respect to this tensor may be left out for a scalar. `create_graph`
-        records the computation of the gradients too, so that they can be differentiated.
-        ``retain_graph=False`` frees what the tape holds, memory, for all tensors that this one was computed
-        from. `inputs`, leaves or not, get a `grad` instead of all leaves.
+        The `gradient` with respect to this tensor may be omitted for a scalar. `create_graph` records the
+        computation of the gradients, so that they can be differentiated. ``retain_graph=False`` frees the
+        memory of the tape for all tensors that this one was computed from. `inputs`, leaves or not, get a
+        `grad` instead of all leaves.
 
         Raises
         ------
         GradientError
-            If nothing it was computed from requires a gradient, if it is not a scalar and `gradient` is
-            missing, if `inputs` is empty or one of them requires no gradient, or if `create_graph` needs
+            If it does not depend on a tensor that requires a gradient, if it is not a scalar and `gradient`
+            is missing, if `inputs` is empty or one of them requires no gradient, or if `create_graph` needs
             the tape that ``retain_graph=False`` would free.
         """
         from_here(self, gradient, create_graph, retain_graph, inputs)
@@ -767,7 +767,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
         Raises
         ------
         ShapeError
-            If a length is no integer, or the number of elements differs.
+            If a length is not an integer, or the number of elements differs.
         """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         if not all(is_integer(length) for length in wanted):
@@ -862,7 +862,7 @@ def as_tensor(x: Any) -> Tensor:
     Returns
     -------
     Tensor
-        The same values, not copied where that can be.
+        The same values, without a copy if possible.
 
     Raises
     ------

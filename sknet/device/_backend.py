@@ -123,7 +123,7 @@ def products_in(precision: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A place where arrays live: a kind and, where there are several of a kind, an index.
+    """Device that holds arrays: a kind and, if there are several devices of a kind, an index.
 
     Parameters
     ----------

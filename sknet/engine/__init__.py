@@ -1,4 +1,4 @@
-"""Model, the one owner of state; the results of its steps, and scores."""
+"""Training of networks below the estimators: models, the results of their steps, histories and scores."""
 
 from typing import TYPE_CHECKING
 

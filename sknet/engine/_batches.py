@@ -166,8 +166,7 @@ class Buckets:
 class Batches:
     """Rows of a data set, in batches and any order.
 
-    X is never copied as a whole: a batch is gathered from X as it was given, and converted to the
-    computing dtype then.
+    X is never copied as a whole: each batch is gathered from X and then converted to the computing dtype.
 
     Parameters
     ----------
@@ -200,7 +199,7 @@ class Batches:
     shares : ndarray of shape (n_samples,) or None
         Probabilities with which an epoch draws rows; None if it has each of them once.
     buckets : Buckets or None
-        Which steps of sequences a batch has; None if all.
+        Steps of sequences in each batch; None for all steps.
 
     Raises
     ------
@@ -244,7 +243,7 @@ class Batches:
         self._host_weight = None if weight is None else to_host(self.weight)
 
     def draw_by(self, shares: np.ndarray) -> None:
-        """Let each epoch draw as many rows as there are, with replacement, in proportion to `shares`."""
+        """Let each epoch draw its rows with replacement, in proportion to `shares`."""
         self.shares = shares / shares.sum()
 
     def _divide(self, whole: int, last: int) -> None:
@@ -259,7 +258,7 @@ class Batches:
         return self.n_batches > 1 and self.alike[-1][1] == 1 < self.size
 
     def join_leftover(self) -> None:
-        """Let the batch before the last one have its rows, too."""
+        """Join the last batch to the one before it."""
         self._divide(self.n_batches - 2, self.size + self.alike[-1][1])
 
     @property
@@ -305,7 +304,7 @@ class Batches:
             yield self.part(order, number)
 
     def part(self, order: Any, number: int) -> tuple[Any, int]:
-        """Return the rows to `take` for the batch `number` of an epoch, from 0, and how many they are.
+        """Return the rows to `take` for the batch `number` of an epoch, from 0, and their number.
 
         `order` has the rows of the epoch; None is the order of the data, and gives a slice.
         """
@@ -314,7 +313,7 @@ class Batches:
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def width(self, chosen: Any) -> int | None:
-        """Return how many steps the sequences of a batch of the rows `chosen` have; None if all."""
+        """Return the number of steps of sequences in a batch of the rows `chosen`; None for all steps."""
         return None if self.buckets is None else self.buckets.width_of(chosen)
 
     def arranged(self, order: Any, source: RandomState) -> Any:
@@ -327,9 +326,10 @@ class Batches:
         return self.buckets.arranged(order, self.size, self.n_batches, source)
 
     def in_a_row(self, order: Any, first: int, most: int) -> int:
-        """Return how many consecutive batches have the shape of batch `first` and a weight that is not zero.
+        """Return the number of consecutive batches with the shape of batch `first` and a non-zero weight.
 
-        At `most` as many in an `order` as for `part`; 0 if all rows of the first batch have zero weight.
+        The number is `most` at most, for an `order` as in `part`; 0 if all rows of the first batch have zero
+        weight.
         """
         chosen, n_rows = self.part(order, first)
         whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1
@@ -349,7 +349,7 @@ class Batches:
         return self.take_steps(chosen, self.width(chosen))
 
     def take_steps(self, chosen: Any, width: int | None) -> Batch:
-        """Return what `take` does for rows `chosen`, with `width` steps of sequences; None for all."""
+        """Return the result of `take` for rows `chosen`, with `width` steps of sequences; None for all."""
         return Batch(self.narrowed(self._inputs(chosen), width), *self.take_targets(chosen))
 
     def narrowed(self, X: Any, width: int | None) -> Any:
@@ -359,8 +359,8 @@ class Batches:
     def in_turn(self) -> "Iterator[tuple[slice, Batch, Callable[[], None]]]":
         """Yield all batches in the order of the data, each valid until the next one.
 
-        Each comes as the slice of its rows, its inputs, targets and weights, and a function that begins to
-        send the next batch to the device, while it computes what was issued.
+        Yields the slice of the rows, the batch (inputs, targets and weights), and a function that begins to
+        send the next batch to the device, while it computes.
         """
         fed = fed_inputs(self.X, self.input_dtype, self.n_samples, self.size, self.device, self._chosen)
         for chosen, _ in self.parts(None):

@@ -298,19 +298,19 @@ def fit_many(
     Models train in threads, in native code that runs on all cores at once. Models of the same structure share
     programs and working memory, so that a fit begins at once: learning rates, seeds and rows may differ.
 
-    On a GPU, models of the same structure are one program: their parameters lie in one array, with an axis of
-    models in front, and a step of all of them has about as many launches as a step of one. Hyperparameters
-    that are numbers in a step (rates, decays, momentum, penalties, rates of dropout, parameters of losses),
-    seeds and rows may differ; shapes, the number of rows and the batch size may not. Those that stop early
-    leave. Models that cannot be part of such a stack are trained by themselves, in the same call.
+    On a GPU, models of the same structure are one program: their parameters are stacked along a first axis,
+    and a step of all of them has about as many kernel launches as a step of one. Hyperparameters that are
+    numbers in a step (rates, decays, momentum, penalties, rates of dropout, parameters of losses), seeds and
+    rows may differ; shapes, the number of rows and the batch size may not. Models that stop early leave the
+    stack. Models that cannot be stacked are trained separately, in the same call.
 
-    Inside of ``joblib.parallel_config("dask")``, or of another backend of processes, models train there and
-    come back with the same bits.
+    Inside ``joblib.parallel_config("dask")``, or another backend of processes, models train in these
+    processes, with the same bits.
 
     Parameters
     ----------
     models : sequence of Model
-        The models. Each ends when its own callbacks say so.
+        The models. Each ends by its own callbacks.
     X : array or sparse matrix of shape (n_samples, ...), or dict of those
         Inputs.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
@@ -321,9 +321,9 @@ def fit_many(
         The rows that each model trains on, such as those of a fold or a bootstrap sample; None for all.
     n_jobs : int or None, default=None
         The number of threads, as for joblib; None is one for each core. Models that are one program on a GPU
-        train at once, whatever it is.
+        train together, whatever its value.
     callbacks : list of Callback, default=None
-        Called during every fit, which works with copies of its own.
+        Called during every fit, each of which has its own copies.
     **options : dict
         All other options of `Model.fit`, such as ``epochs``.
 
@@ -336,28 +336,28 @@ def fit_many(
     Raises
     ------
     TypeError, ValueError
-        If these are not models, one is there twice, two have the same `RandomState`, or there are not as many
-        `rows` as models; and if one cannot be sent to another process.
+        If `models` holds other objects, one model twice, or two with the same `RandomState`; if there are not
+        as many `rows` as models; or if a model cannot be sent to another process.
     Exception
-        The first error of a fit, with a note that says which. The others then end after their current steps;
-        models keep what they have learned, unless they train in other processes: then none has changed.
+        The first error of a fit, with a note that names the model. Other fits then end after their current
+        steps; models keep their state, unless they train in other processes: then no model is changed.
     KeyboardInterrupt
-        On Ctrl-C; likewise.
+        On Ctrl-C, with the same effect.
 
     Notes
     -----
     Models with ``random_state=None`` draw from NumPy's global state, in the order of threads; in other
     processes from states with seeds from it.
 
-    On a GPU, models that are trained together take turns: one callback or score runs at a time, in the
-    order of the models, and all wait for it. A stack has as many models as three quarters of the free
-    memory have room for, and at most 1,024, each with a thread; the next stack follows it. A model with
-    hooks, with a schedule of dropout, with recurrent layers or others whose operations are made one by
-    one, or with sparse rows or rows that do not fit into memory is trained by itself. One whose callback
-    assigns another optimizer, loss or penalty, or freezes layers, leaves its stack.
+    On a GPU, callbacks and scores of models in a stack run one at a time, in the order of the models, while
+    all others wait. A stack has as many models as fit into three quarters of the free memory, and at most
+    1,024, each with a thread; stacks are trained one after the other. A model with hooks, with a schedule of
+    dropout, with recurrent or other layers that cannot be stacked, or with sparse rows or rows that do not
+    fit into memory is trained separately. One whose callback assigns another optimizer, loss or penalty, or
+    freezes layers, leaves its stack.
 
-    While several threads train, each has one core for its products of matrices. Products so large that BLAS
-    would divide them among cores may be rounded differently there.
+    While several threads train, each uses one core for its matrix products. Products so large that BLAS would
+    divide them among cores may be rounded differently.
 
     Examples
     --------

@@ -128,7 +128,7 @@ class Gradient(Arrays):
 
 
 class ModelState(NamedTuple):
-    """Everything that a training step changes, as immutable values.
+    """All state that a training step changes, as immutable values.
 
     Attributes
     ----------

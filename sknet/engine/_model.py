@@ -98,8 +98,8 @@ class Model(ForeignAttributes):
     Parameters
     ----------
     module : Module
-        The network. The model trains a copy of it, its attribute `module`. A lazy network takes its
-        shapes from the first batch.
+        The network. The model trains a copy of it, its attribute `module`. A lazy network infers its shapes
+        from the first batch.
     loss : str or Loss, default="squared_error"
         The loss to minimize.
     optimizer : str or BaseOptimizer, default="adam"
@@ -108,10 +108,11 @@ class Model(ForeignAttributes):
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
         scikit-learn's networks. It applies to parameters with two or more axes, so not to biases.
     dtype : {"float32", "float64", "tf32", "bfloat16", "tf32x3"}, default="float32"
-        The dtype of parameters and computation. In the last three, parameters, losses and updates are
-        float32; on a GPU, matrix products round their factors to 10 or 7 bits of the fraction, and add in
-        float32; in "tf32x3", a large product is three in tf32, with nearly the accuracy of float32. In
-        "bfloat16", a large network stores activations and their gradients in 16 bits there, too.
+        The dtype of parameters and computation. With the last three, parameters, losses and updates are
+        float32; on a GPU, matrix products round their factors to mantissas of 10 or 7 bits, and add in
+        float32; with "tf32x3", a large product is three products in tf32, with nearly the accuracy of
+        float32. With "bfloat16", a large network on a GPU also stores activations and their gradients in 16
+        bits.
     device : str or Device, default="cpu"
         The device to compute on.
     random_state : int, RandomState instance or None, default=None
@@ -139,15 +140,15 @@ class Model(ForeignAttributes):
     evaluation_parameters : mapping of str to array
         The parameters used for predictions: frozen ones too, and averages if the optimizer keeps some.
     state : ModelState
-        A copy of all that training changes.
+        A copy of all state that training changes.
     progress : Progress
         Steps, epochs and samples so far.
     random_state : RandomState
         Generator of the host's draws (shuffling, splits).
     dtype, device, compile : dtype, Device, bool or "auto"
-        As the parameters; `compile` may be assigned. `dtype` is that of arrays.
+        Values of the parameters; `compile` may be assigned. `dtype` is that of arrays.
     precision : str
-        Of products: one of the names that the parameter `dtype` takes. May be assigned.
+        Precision of matrix products: one of the values of the parameter `dtype`. May be assigned.
     memory : Memory
         The arrays behind all state, for code that trains in place.
 
@@ -275,13 +276,14 @@ class Model(ForeignAttributes):
         Parameters
         ----------
         optimizer : str or BaseOptimizer
-            One of the same class continues with the present state; another starts afresh.
+            The new optimizer. One of the same class continues with the present state; any other starts with a
+            new state.
         loss : str or Loss
             The new loss.
         alpha : float
             The new strength of the L2 penalty.
         anew : bool, default=False
-            Reset the optimizer's state, whatever its class.
+            Whether to reset the optimizer's state in any case.
 
         Examples
         --------
@@ -308,7 +310,7 @@ class Model(ForeignAttributes):
     def memory(self) -> Memory:
         """The arrays behind parameters, the optimizer's state and buffers, for code that trains in place.
 
-        It is brought up to date with the module first: parameters may have been added, removed or frozen.
+        Parameters that were added to the module, removed or frozen are taken into account first.
         """
         store = self._store
         if store.is_spent:
@@ -333,14 +335,14 @@ class Model(ForeignAttributes):
         self.optimizer.check_parameters(self.memory.known_shapes)
 
     def materialize(self, X: Any) -> Self:
-        """Give a lazy module its shapes and draw its weights, unless that has been done.
+        """Determine the shapes of a lazy module and draw its weights, unless that has been done.
 
         Training and predicting do so with the first batch.
 
         Parameters
         ----------
         X : array, sparse matrix, Tensor, or tuple of int, or dict of those
-            A batch, of which only the shape matters, or its shape.
+            A batch, or its shape; values do not matter.
 
         Returns
         -------
@@ -434,7 +436,7 @@ class Model(ForeignAttributes):
 
     @on_device
     def weights(self) -> Weights:
-        """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
+        """Return a copy of all state that predictions depend on, for example that of the best epoch.
 
         Returns
         -------
@@ -451,7 +453,7 @@ class Model(ForeignAttributes):
 
     @on_device
     def restore_weights(self, weights: Weights) -> None:
-        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
+        """Restore the result of `weights`; of the optimizer's state, only averages are restored.
 
         Parameters
         ----------
@@ -477,7 +479,7 @@ class Model(ForeignAttributes):
         Returns
         -------
         Model
-            Trained further, it gives the same results as this one would.
+            The copy; training continues with the same results as for this model.
 
         Examples
         --------
@@ -568,8 +570,7 @@ class Model(ForeignAttributes):
         ShapeError
             If the targets or weights do not fit the output.
         ValueError
-            For class numbers that the output has no column for, and for weights whose sum is not
-            positive.
+            For class numbers that the output has no column for, and for weights whose sum is not positive.
         GradientError
             If a parameter was unfrozen or added since the output was computed.
 
@@ -596,7 +597,7 @@ class Model(ForeignAttributes):
         Parameters
         ----------
         loss : Tensor of shape ()
-            Computed from this model's output.
+            The loss, computed from this model's output.
         donate : bool, default=False
             Free the intermediate values that the gradient is computed from: their memory is available to
             the next step, and the loss keeps its value but cannot be differentiated again.
@@ -645,7 +646,7 @@ class Model(ForeignAttributes):
         Returns
         -------
         ModelState
-            Immutable.
+            The new, immutable state.
 
         Raises
         ------
@@ -737,8 +738,7 @@ class Model(ForeignAttributes):
         ShapeError
             If shapes do not fit; nothing is then changed.
         ValueError
-            For class numbers that the network has no output for, and for weights whose sum is not
-            positive.
+            For class numbers that the network has no output for, and for weights whose sum is not positive.
         CaptureError
             With ``compile=True``, if the step cannot be captured.
 
@@ -823,7 +823,7 @@ class Model(ForeignAttributes):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of rows.
         epochs : int, default=10
-            Number of passes over the rows. With `LBFGS`, the most iterations.
+            Number of passes over the rows; with `LBFGS`, the maximum number of iterations.
         batch_size : int or "auto", default="auto"
             Rows in a batch; "auto" is 200, or all if there are fewer.
         shuffle : bool, default=True
@@ -831,10 +831,10 @@ class Model(ForeignAttributes):
         X_val, y_val, sample_weight_val : array-like, default=None
             Held-out rows: their loss and scores are in the history, and `EarlyStopping` monitors their loss.
         scores : str, callable, list or dict, default=None
-            Scores to measure besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with
-            predictions as `predict` returns them; several in a list, or in a dict by name.
+            Metrics besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with predictions
+            as `predict` returns them; several in a list, or in a dict by name.
         callbacks : list of Callback, default=None
-            Called during this fit. The fit works with copies, and hands their results back at its end.
+            Called during this fit. The fit uses copies, and copies their results back at its end.
         verbose : bool or "bar", default=False
             Print a line for every epoch, or show a progress bar.
         check_finite : bool, default=True
@@ -852,7 +852,8 @@ class Model(ForeignAttributes):
         ShapeError, DtypeError, ValueError
             If the arrays do not fit together or are outside the loss's domain; nothing is then changed.
         NonFiniteError
-            If a loss or gradient is not finite; names epoch, batch and parameter. Earlier steps are kept.
+            If a loss or gradient is not finite; the message names epoch, batch and parameter. Earlier steps
+            are kept.
 
         Examples
         --------
@@ -914,7 +915,7 @@ class Model(ForeignAttributes):
         Raises
         ------
         TypeError, ShapeError, DtypeError, ValueError
-            If a batch is invalid; says which. For arrays instead of batches, use `fit`.
+            If a batch is invalid; the message says which. For arrays instead of batches, use `fit`.
         NonFiniteError
             If a loss or gradient is not finite. Earlier steps are kept.
 
@@ -983,8 +984,8 @@ class Model(ForeignAttributes):
     def epoch_ended(self, *, plateau: bool = False) -> None:
         """Count an epoch, for schedules that depend on epochs.
 
-        An epoch without steps is not counted: a call before the first step only says that
-        epochs are counted from now on.
+        An epoch without steps is not counted: a call before the first step only begins the counting of
+        epochs.
 
         Parameters
         ----------
@@ -1022,7 +1023,7 @@ class Model(ForeignAttributes):
         Returns
         -------
         array of shape (n_samples, n_outputs)
-            On the model's device.
+            Predictions, on the model's device.
 
         Examples
         --------

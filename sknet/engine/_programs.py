@@ -350,7 +350,7 @@ class CompiledStep:
 
 @named_errors
 def compiled_step(model: ModelLike, X: Any, y: Any, weight: Any = None) -> CompiledStep:
-    """Return the training step of a model for batches like this one; nothing is run.
+    """Return the training step of a model for batches like this one, without running it.
 
     Parameters
     ----------

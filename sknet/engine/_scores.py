@@ -34,8 +34,8 @@ class Score(ABC):
     reads_outputs : bool
         Whether `add` has to be called.
     may_wait : bool
-        Whether it reads nothing but what `add` gets, so that `add` may be called after further training. A
-        subclass does not inherit it, as it may read more.
+        Whether it only reads the arguments of `add`, so that `add` may be called after further training.
+        Subclasses do not inherit it.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Score(ABC):
         """Add some rows: raw outputs of the network, targets as the loss expects them, and weights or None.
 
         `output` has shape (n_samples, n_outputs), `target` one value or as many for each row, `weight` one.
-        Scores that look them up get the indices `rows` in the data set.
+        Scores that need them get the indices `rows` in the data set.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Score(ABC):
     def of_epochs(
         self, n_epochs: int, output: Any, target: Any, sizes: Sequence[int] | None = None
     ) -> "list[Score] | None":
-        """Return the scores of `n_epochs` epochs of equally many rows; this one, empty, has the options.
+        """Return the scores of `n_epochs` epochs of equally many rows, with the options of this empty one.
 
         `output` and `target` are as for `add`, one epoch after the other; `sizes` are the numbers of rows
         that are added at a time to the score of one epoch, None for all. None means that the rows of each
@@ -87,7 +87,7 @@ class Score(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned for the same rows."""
+        """Continue from a `state` of a score of the same rows."""
 
 
 def may_wait(score: Score) -> bool:
