@@ -70,14 +70,14 @@ def set_config(*, native: Native | None = None, lease: Lease | None = None) -> N
     ----------
     native : {"auto", "always", "never"}, default=None
         Whether training steps, and predictions of few rows, run in native code, the compiled extension of
-        this package. "auto" uses it where it was built, and NumPy's plan elsewhere; with "always" it is an
-        error if it was not built; "never" uses NumPy alone. None leaves the setting as it is. The setting is
-        in the environment variable ``SKNET_NATIVE``; without it, it is "auto".
+        this package. "auto" uses it if it was built, and NumPy otherwise; "always" raises an error if it was
+        not built; "never" uses NumPy alone. None leaves the setting as it is. The initial setting is the
+        environment variable ``SKNET_NATIVE``, or "auto" if there is none.
     lease : {"workers", "never"}, default=None
-        Which fits have a GPU to themselves. With "workers", of the processes that work for one other, such as
-        those of ``n_jobs``, one at a time trains on a GPU; with "never" they train there beside each other,
-        which small networks may gain from if all have room. None leaves the setting as it is. The setting is
-        in the environment variable ``SKNET_LEASE``; without it, it is "workers".
+        Whether a fit has a GPU to itself. With "workers", the worker processes of one parent, such as those
+        of ``n_jobs``, train on a GPU one at a time; with "never" they train there side by side, which may be
+        faster for small networks if the memory holds all of them. None leaves the setting as it is. The
+        initial setting is the environment variable ``SKNET_LEASE``, or "workers" if there is none.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def set_config(*, native: Native | None = None, lease: Lease | None = None) -> N
 
 @contextmanager
 def config_context(*, native: Native | None = None, lease: Lease | None = None) -> Iterator[None]:
-    """Change settings for a block of code, in this thread and in those that sknet starts from it.
+    """Change settings for a block of code, in this thread and in threads that sknet starts from it.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def config_context(*, native: Native | None = None, lease: Lease | None = None) 
     Returns
     -------
     context manager
-        The settings are as before when it ends.
+        Restores the previous settings at its end.
 
     Raises
     ------

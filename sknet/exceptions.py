@@ -24,7 +24,7 @@ def __dir__() -> list[str]:
 
 
 class CaptureError(TypeError):
-    """A function that cannot be captured: what it does would be frozen at the values of the first call.
+    """A function that cannot be captured, since its computation depends on the values of its inputs.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class CaptureError(TypeError):
 
 
 class ShapeError(ValueError):
-    """Shapes that do not fit together; the message names the operation and the shapes.
+    """Shapes that do not match; the message names the operation and the shapes.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class DtypeError(TypeError):
 
 
 class DeviceError(RuntimeError):
-    """A device that does not exist here, or arrays of several devices in one operation.
+    """A device that is not available, or arrays of several devices in one operation.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class DeviceError(RuntimeError):
 
 
 class DeviceMemoryError(DeviceError, MemoryError):
-    """A device that has no memory left; the message says what asked for how much, and what to lower.
+    """A device without enough memory; the message says what needed how much, and what to reduce.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 
 class GradientError(RuntimeError):
-    """A gradient that was asked for and is not defined.
+    """A gradient that is not defined.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class GradientError(RuntimeError):
 
 
 class GraphError(RuntimeError):
-    """A captured graph that breaks its own rules: a defect of sknet, found before anything is computed.
+    """An invalid captured graph: a defect of sknet, found before anything is computed.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class GraphError(RuntimeError):
 
 
 class LoadError(ValueError):
-    """A file that cannot be used: damaged, not one of sknet's, or of another kind; the message names it.
+    """A file that cannot be loaded: damaged, not written by sknet, or of another kind.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class LoadError(ValueError):
 
 
 class InvalidParameterError(ValueError, TypeError):
-    """A parameter of a type or value that it must not have; estimators raise it as scikit-learn's, too.
+    """A parameter of an invalid type or value; that of estimators is also scikit-learn's error.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class InvalidParameterError(ValueError, TypeError):
 
 
 class StateError(ValueError):
-    """A saved state that does not fit its module; the message names paths and shapes.
+    """A saved state that does not match its module; the message names paths and shapes.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class NonFiniteError(ValueError):
     Parameters
     ----------
     message : str
-        What happened, where, and what to try.
+        Description of the error, with its location and a remedy.
     parameter : str or None
         Path of the first parameter whose gradient is not finite.
 
@@ -189,7 +189,7 @@ class NonFiniteError(ValueError):
 
 
 class CallbackWarning(UserWarning):
-    """A callback failed, and the fit ended with what it had learned until then.
+    """A callback failed, and the fit ended with its current result.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class ContinuationWarning(UserWarning):
 
 
 class DeviceWarning(UserWarning):
-    """A fitted model asks for a device that is not here; it computes on the CPU instead.
+    """The device of a fitted model is not available; the model computes on the CPU instead.
 
     Examples
     --------
@@ -241,7 +241,7 @@ class DeviceWarning(UserWarning):
 
 
 class FitInterruptedWarning(UserWarning):
-    """A fit was interrupted from the keyboard; what it had learned was kept.
+    """A fit was interrupted from the keyboard; its current result was kept.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A drop-in for scikit-learn's module of this name, on sknet's engine: port a script by changing one import.
+"""Drop-in replacement of scikit-learn's module of this name: port a script by changing one import.
 
 Signatures, defaults and results are those of scikit-learn 1.7 and later; the parameters are translated into
 sknet's losses and optimizers. `BernoulliRBM` is scikit-learn's own.
@@ -99,7 +99,7 @@ def _reported(n_iter: int, record: Mapping[str, float]) -> str:
 
 
 class _ScikitLearnParameters(PerceptronLayers):
-    """Translates scikit-learn's parameters.
+    """Estimators with scikit-learn's parameters.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class _ScikitLearnParameters(PerceptronLayers):
     alpha : float, default=0.0001
         Strength of the L2 penalty, divided by the number of samples.
     batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is ``min(200, n_samples)``.
+        Rows per training step; "auto" is ``min(200, n_samples)``.
     learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
         Learning rate schedule of "sgd".
     learning_rate_init : float, default=0.001
@@ -126,7 +126,7 @@ class _ScikitLearnParameters(PerceptronLayers):
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, held-out rows and row order.
     tol : float, default=1e-4
-        The least improvement of loss or score that counts.
+        Least improvement of the loss or score that counts.
     verbose : bool or int, default=False
         Print the loss of every epoch.
     warm_start : bool, default=False

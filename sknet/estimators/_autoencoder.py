@@ -108,55 +108,55 @@ def _between(layers: "list[Any]", activation: nn.Module) -> nn.Sequential:
 
 @described_by(NamedOptions)
 class Autoencoder(BaseTransformer):
-    """Perceptron that reconstructs its inputs through a narrow layer, whose output is the code.
+    """Multi-layer perceptron that reconstructs its inputs through a narrow layer, whose output is the code.
 
-    With ``activation="identity"`` and the squared error its codes span what the first principal components
-    of the standardized inputs do; with others it finds curved coordinates.
+    With ``activation="identity"`` and the squared error, the codes span the same space as the first principal
+    components of the standardized inputs; other activations find nonlinear coordinates.
 
     Parameters
     ----------
     hidden_layer_sizes : int or tuple of int, default=(64, 8)
-        Units of the encoder's layers; the last is the size of the code. The decoder has the same sizes, in
-        the opposite order.
+        Units of the encoder's layers; the last is the size of the code. The decoder has the same sizes in
+        reverse order.
     activation : str, Module or callable, default="relu"
-        Of the layers between, a name in `sknet.nn.ACTIVATIONS`, a module or a function of tensors; codes and
-        outputs have none.
+        Activation of the hidden layers: a name in `sknet.nn.ACTIVATIONS`, a module or a function of tensors.
+        Codes and outputs have no activation.
     noise : float in [0, 1), default=0.0
-        Share of the inputs that are set to zero at random in training: a denoising autoencoder.
+        Share of the inputs that are set to zero at random in training, as in a denoising autoencoder.
     tied : bool, default=False
-        Let the decoder have the encoder's weights, transposed.
+        Whether the decoder uses the encoder's weights, transposed.
     loss : str, Loss or callable, default="squared_error"
-        What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
-        `sknet.losses`, or a function
-        ``(y_true, output)`` of tensors that returns one value per row.
+        The loss to minimize: "squared_error", "absolute_error", "huber", "poisson" or an object of
+        `sknet.losses`, or a function ``(y_true, output)`` of tensors that returns one value per row.
     alpha : float, default=0.0
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     scale_inputs : bool, default=True
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. Weights count, and in streams the first part decides. What is reconstructed is
-        compared in these units where the loss allows it, as the squared error does; `inverse_transform`
-        returns the units of X.
+        Standardize X: subtract the mean of each feature over the training rows, and divide by its standard
+        deviation; sparse X is only divided. Sample weights are used, and of a stream the first part. The loss
+        compares standardized values where it allows that, as the squared error does; `inverse_transform`
+        returns values in the units of X.
     scoring : callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
-        names of their columns in `history_`. None is nothing.
+        Metrics of each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the names of their
+        columns in `history_`. None for no metric.
     tol : float, default=1e-4
-        By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
-        component of the gradient at which to stop.
+        Least improvement of the loss (or of the held-out score) that counts; L-BFGS stops when the largest
+        component of the gradient is below it.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
-        decayed or penalized, and norms among them use and keep the running statistics they have.
+        decayed or penalized, and normalization layers among them use their running statistics without
+        updating them.
     random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and noise.
+        Draws initial weights, held-out rows, the order of rows and noise.
 
     Attributes
     ----------
     n_outputs_, out_activation_ : int, str
-        Outputs of the network, and what turns them into reconstructions.
+        Number of outputs of the network, and the function that turns them into reconstructions.
 
     Notes
     -----
     G. E. Hinton, R. R. Salakhutdinov, "Reducing the dimensionality of data with neural networks", Science
-    313, 2006; of noise: P. Vincent et al., ICML 2008.
+    313, 2006; with noise: P. Vincent et al., ICML 2008.
 
     Examples
     --------

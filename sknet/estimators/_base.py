@@ -67,7 +67,8 @@ class HoldsLists(PlainNumbers, BaseEstimator):
         Parameters
         ----------
         deep : bool, default=True
-            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
+            Whether to include the parameters of nested objects, as ``optimizer__lr`` or
+            ``callbacks__0__patience``.
 
         Returns
         -------
@@ -88,7 +89,7 @@ class HoldsLists(PlainNumbers, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Values by the names that `get_params` returns.
+            New values, by the names that `get_params` returns.
 
         Returns
         -------
@@ -98,7 +99,7 @@ class HoldsLists(PlainNumbers, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is no parameter of such a name; the message says what it is called here.
+            If there is no parameter of this name; the message suggests the right one.
         """
         inside: dict[str, dict[str, Any]] = {}
         for name in list(params):
@@ -246,7 +247,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         Raises
         ------
         ValueError
-            If there is no parameter of such a name; the message says what it is called here.
+            If there is no parameter of this name; the message suggests the right one.
         """
         names = self._get_param_names()
         for name in params:
@@ -317,38 +318,39 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs; a CuPy array is computed with on its GPU if `device` is "auto".
+            Inputs. A fit on a CuPy array computes on its GPU if `device` is "auto".
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets; of several targets or labels a row, some may be missing, NaN.
+            Targets. If a row has several targets or labels, some of them may be missing (NaN).
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets; None weights all alike.
+            Weights of samples, or of targets; None for equal weights.
         X_val, y_val, sample_weight_val : like X, y and sample_weight, default=None
-            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` as it does X
-            if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
+            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` like X with
+            ``Pipeline(..., transform_input=["X_val"])``.
         groups : array-like of shape (n_samples,), default=None
-            Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
-            makes of them.
+            Groups that the rows of X belong to: whole groups are held out, or `validation_split` is called
+            with them.
         offset, offset_val : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
-            Numbers that are added to the outputs of the network before the link of its loss, such as the
-            logarithm of an exposure, or log odds, for X and for `X_val`; `predict` takes those of its rows.
+            Numbers that are added to the network's outputs, before the inverse link of its loss, for X and
+            for `X_val`: the logarithm of an exposure, for instance, or log odds. `predict` takes the offset
+            of its rows.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
-            Folder or file of a `sknet.callbacks.Checkpoint` to resume from; the fit ends as if it had not
-            been interrupted. The state kept by a ``KeepState`` is taken as well.
-            X, y and parameters must be the same, but for `max_iter`, `verbose`, `warm_start` and `callbacks`.
+            Folder or file of a `sknet.callbacks.Checkpoint`, or the state of a ``KeepState``, to resume from;
+            the fit ends as if it had not been interrupted. X, y and all parameters except `max_iter`,
+            `verbose`, `warm_start` and `callbacks` must be the same.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the estimator is as it was before.
+            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
         ValueError
-            For parameters, inputs, targets or weights that cannot be used, and for a fit that
-            diverges (`NonFiniteError`); for a checkpoint that is damaged (`LoadError`), or of a fit with
-            other parameters, data or network (`StateError`).
+            For parameters, inputs, targets or weights that cannot be used, and for a fit that diverges
+            (`NonFiniteError`); for a checkpoint that is damaged (`LoadError`), or that belongs to a fit with
+            other parameters, data or another network (`StateError`).
         """
 
         def fit(beside: list[Callback]) -> None:
@@ -454,21 +456,20 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         )
 
     def slim(self) -> Self:
-        """Return a copy that predicts the same and has nothing that only training needs.
+        """Return a smaller copy without training state, which makes the same predictions.
 
-        Its pickle is hardly larger than its parameters: the rest, about 1.5 kB, is compressed. It has no
-        history; a fit that continues it begins with the state of the optimizer and the patience of a first
-        fit.
+        Its pickle takes about 3 kB besides the parameters. It has no history, and a fit that continues it
+        begins with a new state of the optimizer and with full patience.
 
         Returns
         -------
         estimator
-            Fitted. This one stays as it is.
+            The fitted copy; this estimator is unchanged.
 
         Raises
         ------
         NotFittedError
-            If this one is not fitted.
+            If this estimator is not fitted.
 
         Examples
         --------
@@ -527,9 +528,9 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
 
     @property
     def compiled_step_(self) -> CompiledStep:
-        """The training step of the last fit as a program: print its ``source``, see its ``gradient.graph``.
+        """The training step of the last fit as a program, with its ``source`` and ``gradient.graph``.
 
-        It is captured when one of these is asked for. L-BFGS has none.
+        The step is captured at the first access. L-BFGS has none.
         """
         if "_batch" not in self.__dict__:
             why = "it was fitted over the full batch" if self.__sklearn_is_fitted__() else "call fit first"

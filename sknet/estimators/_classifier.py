@@ -238,7 +238,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+            The most probable label, for each column of y; a 0/1 indicator matrix if rows have several labels.
         """
         return self._answered(X, "labels")
 
@@ -258,7 +258,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return chosen_classes(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose labels are predicted, all of them where a row has several.
+        """Return the accuracy: the share of rows all of whose labels are predicted correctly.
 
         Parameters
         ----------
@@ -267,8 +267,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Labels.
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Weights of samples, or of labels: a row counts as the mean of its labels. Missing labels, NaN,
-            weigh nothing.
+            Weights of samples, or of labels: a row has the mean weight of its labels. Missing labels (NaN)
+            have the weight 0.
 
         Returns
         -------
@@ -296,12 +296,12 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
     def freeze(self) -> "FrozenClassifier":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
+        """Return a predictor without training state: small, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenClassifier
-            With the parameters as they are now.
+            A copy of the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenClassifier  # fits do without it
@@ -327,11 +327,11 @@ class Decisions(BaseClassifier):
 
     @follows_namespace
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict labels, the most probable ones; for several labels a row, a 0/1 indicator.
+        """Predict the most probable labels; a 0/1 indicator matrix if rows have several labels.
 
-        `X` are inputs as for `fit`; `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
-        the outputs of a network that was fitted with an offset, and None adds 0. Columns of labels each have
-        their own.
+        `X` holds inputs as for `fit`. `offset`, of shape (n_samples,) or (n_samples, n_outputs), is added to
+        the outputs of a network that was fitted with an offset; None adds 0. Each column of labels has its
+        own prediction.
         """
         return self._answered(with_offset(X, offset), "labels")
 
@@ -350,23 +350,23 @@ class Decisions(BaseClassifier):
     @available_if(gives_sets)
     @follows_namespace
     def predict_set(self, X: Any, coverage: float = 0.9, *, offset: Any = None) -> Any:
-        """Predict sets of classes, of which a share has the true one among them.
+        """Predict sets of classes that contain the true class with a given probability.
 
-        The share is `coverage`, for rows like those that were held out; `X` and `offset` are as for
-        `predict`.
+        A share `coverage` of sets contains the true class, for rows like those that were held out (split
+        conformal prediction). `X` and `offset` are as for `predict`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes), dtype=bool
-            Whether each class is in the set of the row; at least one is.
+            Whether each class is in the set of the row; no set is empty.
         """
         return conformal_sets(self._targets, to_host(self.predict_proba(X, offset=offset)), coverage)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return the share of rows whose labels are predicted, all of them where a row has several.
+        """Return the accuracy: the share of rows all of whose labels are predicted correctly.
 
-        `X`, `y`, `sample_weight` and `offset` are as for `fit`: a row counts as the mean of the weights of
-        its labels, and missing labels, NaN, weigh nothing.
+        `X`, `y`, `sample_weight` and `offset` are as for `fit`: a row has the mean weight of its labels, and
+        missing labels (NaN) have the weight 0.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
@@ -374,8 +374,8 @@ class Decisions(BaseClassifier):
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        `X` and `offset` are as for `predict`. For two classes there is one column, positive where the second
-        is more likely; for several columns of labels an array for each, and for ordered classes log
+        `X` and `offset` are as for `predict`. Two classes have one column, which is positive where the second
+        class is more likely; several columns of labels have an array each, and ordered classes log
         probabilities.
         """
         return self._answered(with_offset(X, offset), "decisions")
@@ -383,11 +383,11 @@ class Decisions(BaseClassifier):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
-        """Predict probabilities several times with dropout as in training: Monte-Carlo dropout.
+        """Predict probabilities several times with the dropout of training: Monte Carlo dropout.
 
-        Norms go on with their running statistics. The spread of the draws tells how sure the network is:
-        means and deviations over the axis of the `n_draws`, the first, summarize them. `X` are inputs as for
-        `fit`, and `random_state` decides what is dropped (Y. Gal, Z. Ghahramani, "Dropout as a Bayesian
+        Normalization layers use their running statistics. The spread of the `n_draws`, the first axis of the
+        result, shows how uncertain the network is; their mean is a prediction. `X` holds inputs as for `fit`,
+        and `random_state` draws the units to drop (Y. Gal, Z. Ghahramani, "Dropout as a Bayesian
         approximation", ICML 2016).
 
         Raises

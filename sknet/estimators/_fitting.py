@@ -662,15 +662,15 @@ class SupportsCallbacks(CallbackSupportMixin):
     """scikit-learn's support of its callbacks, which says where sknet's own belong."""
 
     def set_callbacks(self, *callbacks: Any) -> Any:
-        """Set callbacks of scikit-learn, `sklearn.callback`; those of sknet are the parameter `callbacks`.
+        """Set callbacks of `sklearn.callback`; callbacks of sknet are given as the parameter `callbacks`.
 
-        A fit is a task of theirs and every epoch in it another; a `partial_fit` is a fit of one epoch, as in
-        scikit-learn.
+        A fit is one of their tasks, and every epoch a task in it; a `partial_fit` is a fit of one epoch, as
+        in scikit-learn.
 
         Parameters
         ----------
         *callbacks : object
-            Objects of scikit-learn's protocol; none removes those that were set.
+            Objects of scikit-learn's callback protocol; without any, those that were set are removed.
 
         Returns
         -------
@@ -680,7 +680,7 @@ class SupportsCallbacks(CallbackSupportMixin):
         Raises
         ------
         TypeError
-            If one is a callback of sknet, or none at all.
+            If an argument is a callback of sknet, or not a callback.
         """
         for callback in callbacks:
             kind = callback if isinstance(callback, type) else type(callback)

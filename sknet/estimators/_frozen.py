@@ -76,13 +76,13 @@ class Frozen:
     Parameters
     ----------
     model : Model
-        A fitted network; what it predicts with is copied.
+        A fitted network; its parameters and buffers are copied.
     inputs : int, Inputs or Encoded
         Columns of X, or a description of the inputs if they are not a table.
     label : str
-        What the network is called.
+        Name of the network.
     names : array of str, default=None
-        Of the columns of X, if they have names.
+        Names of the columns of X, if there are any.
     scaling : InputScaling or None, default=None
         Means and deviations by which X is standardized.
     allows_nan : bool, default=False
@@ -155,7 +155,7 @@ class Frozen:
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X; networks with other inputs have no such attribute."""
+        """Number of columns of X; networks with other inputs have no such attribute."""
         if isinstance(self._inputs, Encoded):
             return self._inputs.n_features
         if not isinstance(self._inputs, int):
@@ -166,7 +166,7 @@ class Frozen:
 
     @property
     def feature_names_in_(self) -> Any:
-        """Names of the columns of X, if the fit has seen some."""
+        """Names of the columns of X, if X in the fit had string names."""
         if self._names is None:
             raise AttributeError("X had no column names in the fit")
         return np.array(self._names, dtype=object)
@@ -258,12 +258,12 @@ class Frozen:
     # -- hidden activations ---------------------------------------------------------------------
 
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
-        """Return the output of a layer, as the estimator's method does for X and its `lengths`."""
+        """Return the output of a layer for X and its `lengths`, like the estimator's method."""
         found = self._layer(layer)
         return self._predicted(with_lengths(X, lengths), found.name, by=found)
 
     def layer(self, layer: int | str = -2) -> "LayerOutput":
-        """Return a transformer whose output is that of a layer, as the estimator's method does."""
+        """Return a transformer whose output is that of a layer, like the estimator's method."""
         from sknet.estimators._layers import LayerOutput  # an estimator of scikit-learn
 
         return LayerOutput(self, layer).fit()
@@ -295,23 +295,23 @@ class Frozen:
         layer: int | str | None = None,
         coverage: float | None = None,
     ) -> None:
-        """Write one Python file with functions that do what the methods do, and that need NumPy alone.
+        """Write a Python file with functions that do the same as the methods, and need only NumPy.
 
         Parameters
         ----------
         path : path-like
             The file to write: a module with `predict`, `predict_proba`, ..., which holds all parameters.
         layer : int or str, default=None
-            The layer whose output the file's `transform` returns; None for that of a transformer's code, and
-            for none of other predictors.
+            The layer whose output the file's `transform` returns; with None, that of a transformer returns
+            the code, and other predictors have no such function.
         coverage : float, default=None
-            Of what the file's `predict_interval` or `predict_set` returns; None for 0.8 or 0.9, or for no
-            such function where the loss has learned quantiles of another one.
+            Coverage of the file's `predict_interval` or `predict_set`. None is 0.8 for intervals and 0.9 for
+            sets; if the loss has learned quantiles of another coverage, the file has no such function.
 
         Warns
         -----
         UserWarning
-            If the file takes only sequences of the length of the fit, though the network takes others.
+            If the file takes only sequences of the length in the fit, though the network takes others.
 
         Raises
         ------
@@ -322,16 +322,16 @@ class Frozen:
 
         Notes
         -----
-        The functions of NumPy are called on as many rows, and in the same order, as this predictor calls
-        them, so results are the same to the bit, except where SciPy's functions are replaced (`erf` and
-        `erfc`, thus "gelu"), where BLAS adds a multiple in one pass, and where large products are split:
-        these differ in the last digits, and so may sums over more steps than in the fit.
-        Inputs may have other lengths than in the fit where this predictor takes others.
+        The file calls NumPy's functions on as many rows and in the same order as this predictor, so results
+        are the same to the bit, except where SciPy's functions are replaced (`erf` and `erfc`, thus "gelu"),
+        where BLAS adds a multiple in one pass, and where large products are split: these differ in the last
+        digits, and so may sums over more steps than in the fit. Inputs may have other lengths than in the fit
+        where this predictor takes others.
         """
         write_atomically(Path(path), [self.as_python(layer, coverage).encode()])
 
     def as_python(self, layer: Any = None, coverage: float | None = None, table: Any = None) -> str:
-        """Return the text of the file that `to_python` writes; `table` writes what is done before."""
+        """Return the text of the file that `to_python` writes; `table` writes the encoding of tables."""
         from sknet.estimators._python import python_file  # predictions do without
 
         return python_file(self, layer, coverage, table)
@@ -398,17 +398,17 @@ def _restored(cls: type[Frozen], state: dict[str, Any], packed: bytes | None) ->
 
 @described_by(Frozen)
 class FrozenClassifier(Frozen):
-    """A classifier that only predicts: small, picklable, and with no state of a training.
+    """Classifier that only predicts: small, picklable, and without training state.
 
-    Made by ``MLPClassifier.freeze()``. A few compiled passes, for parts of 1 to 16 and of
-    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+    Made by ``MLPClassifier.freeze()``. It has compiled forward passes for 1 to 16 and for 32, 64, ... rows,
+    of which any number of rows is composed: it suits services that predict a few rows at a time.
 
     Parameters
     ----------
     targets : ClassEncoder
         The labels.
     temperature : float, tuple of float or None, default=None
-        By which probabilities are calibrated.
+        Divisor of the outputs that calibrates the probabilities.
 
     Examples
     --------
@@ -456,41 +456,41 @@ class FrozenClassifier(Frozen):
         return self._targets.classes
 
     def decision_function(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return raw outputs, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return raw outputs for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "decisions", lengths, offset)
 
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return labels, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return labels for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "labels", lengths, offset)
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return probabilities, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return probabilities for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "probabilities", lengths, offset)
 
     @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return log probabilities, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return log probabilities for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "log_probabilities", lengths, offset)
 
     @available_if(gives_sets)
     def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return sets of classes, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return sets of classes that cover a share `coverage` of rows, like the estimator's method."""
         probable = self.predict_proba(X, lengths=lengths, offset=offset)
         return conformal_sets(self._targets, probable, coverage)
 
 
 @described_by(Frozen)
 class FrozenTransformer(Frozen):
-    """A transformer that only transforms: small, picklable, and with no state of a training.
+    """Transformer that only transforms: small, picklable, and without training state.
 
-    Made by ``Autoencoder.freeze()``. A few compiled passes, for parts of 1 to 16 and of
-    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+    Made by ``Autoencoder.freeze()``. It has compiled forward passes for 1 to 16 and for 32, 64, ... rows, of
+    which any number of rows is composed: it suits services that predict a few rows at a time.
 
     Parameters
     ----------
     targets : RealTargets or ArrayTargets
-        What it has learned.
+        Targets of the network.
     code : int or str
         The layer whose output `transform` returns.
 
@@ -527,12 +527,12 @@ class FrozenTransformer(Frozen):
         self._code = code
 
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
-        """Return the code or the output of a layer, as the estimator's method does for X and `lengths`."""
+        """Return the code or the output of a layer for X and `lengths`, like the estimator's method."""
         return super().transform(X, self._code if layer is None else layer, lengths=lengths)
 
     @available_if(has_decoder)
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the decoder makes of codes, as the estimator's method does for X and `lengths`."""
+        """Decode codes `X` of rows with these `lengths`, like the estimator's method."""
         shape, has_steps = self._layer_shape(self._code), not isinstance(self._inputs, int)
         codes = checked_codes(self, with_lengths(X, lengths), shape, has_steps=has_steps)
         with np.errstate(all="ignore"):
@@ -564,10 +564,10 @@ class FrozenTransformer(Frozen):
 
 @described_by(Frozen)
 class FrozenRegressor(Frozen):
-    """A regressor that only predicts: small, picklable, and with no state of a training.
+    """Regressor that only predicts: small, picklable, and without training state.
 
-    Made by ``MLPRegressor.freeze()``. A few compiled passes, for parts of 1 to 16 and of
-    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+    Made by ``MLPRegressor.freeze()``. It has compiled forward passes for 1 to 16 and for 32, 64, ... rows, of
+    which any number of rows is composed: it suits services that predict a few rows at a time.
 
     Parameters
     ----------
@@ -591,7 +591,7 @@ class FrozenRegressor(Frozen):
     }
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return predictions for X, its `lengths` and `offset`, with deviations too if `return_std`."""
+        """Return predictions for X, `lengths` and `offset`; if `return_std`, also standard deviations."""
         found = self._answered(X, "means", lengths, offset)
         if not return_std:
             return found
@@ -600,28 +600,28 @@ class FrozenRegressor(Frozen):
 
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return standard deviations, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return standard deviations for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "deviations", lengths, offset)
 
     @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Return every quantile, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return every quantile for X, `lengths` and `offset`, like the estimator's method."""
         return self._answered(X, "quantiles", lengths, offset)
 
     @available_if(gives_intervals)
     def predict_interval(
         self, X: Any, coverage: float = 0.8, *, lengths: Any = None, offset: Any = None
     ) -> Any:
-        """Return bounds of targets, as the estimator's method does for X, `lengths` and `offset`."""
+        """Return lower and upper bounds of targets with this `coverage`, like the estimator's method."""
         return self._answered(X, "interval", lengths, offset, coverage)
 
 
 @described_by(Frozen)
 class FrozenMultiHeadNet(Frozen):
-    """A network with several heads that only predicts: small, picklable, and with no state of a training.
+    """Network with several heads that only predicts: small, picklable, and without training state.
 
-    Made by ``MultiHeadNet.freeze()``. A few compiled passes, for parts of 1 to 16 and of
-    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+    Made by ``MultiHeadNet.freeze()``. It has compiled forward passes for 1 to 16 and for 32, 64, ... rows, of
+    which any number of rows is composed: it suits services that predict a few rows at a time.
 
     Parameters
     ----------
@@ -646,15 +646,15 @@ class FrozenMultiHeadNet(Frozen):
 
     @property
     def classes_(self) -> Any:
-        """The labels of each head that has classes, sorted."""
+        """The sorted labels of each head with classes."""
         return self._targets.classes
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the estimator's method of this name does for X and its `lengths`."""
+        """Return predictions by head for X and its `lengths`, like the estimator's method."""
         found = self._answered(X, "labels", lengths)
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
 
     @available_if(has_classes)
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the estimator's method of this name does for X and its `lengths`."""
+        """Return probabilities by head for X and its `lengths`, like the estimator's method."""
         return self._answered(X, "probabilities", lengths)

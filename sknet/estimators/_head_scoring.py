@@ -38,7 +38,7 @@ def head_scorer(head: str, scoring: Any) -> "HeadScorer":
     Raises
     ------
     InvalidParameterError
-        If `scoring` is no scorer.
+        If `scoring` is not a scorer.
 
     Examples
     --------
@@ -149,10 +149,10 @@ def columns_of(y: Any, head: str) -> Any:
 
 
 def target_scorer(scoring: Any) -> "TargetScorer":
-    """Return a scorer of targets of which some are missing: the mean score of each target's known rows.
+    """Return a scorer for partly missing targets: the mean of each target's score over its known rows.
 
-    The searches and cross-validation of this package make one of each scorer where a target of y is missing.
-    Functions of scikit-learn, such as ``cross_val_score``, take what this function returns.
+    Searches and cross-validation of this package apply it to every scorer if values in y are missing.
+    Functions of scikit-learn such as ``cross_val_score`` take the result as `scoring`.
 
     Parameters
     ----------
@@ -163,12 +163,13 @@ def target_scorer(scoring: Any) -> "TargetScorer":
     Returns
     -------
     callable
-        A function ``scorer(estimator, X, y, sample_weight=None)``. Targets that no row knows are left out.
+        A function ``scorer(estimator, X, y, sample_weight=None)``. Targets without any known row are left
+        out.
 
     Raises
     ------
     InvalidParameterError
-        If `scoring` is no scorer.
+        If `scoring` is not a scorer.
 
     Examples
     --------

@@ -66,30 +66,31 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     @named_errors
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:
-        """Return the output of a layer: hidden activations, in evaluation mode.
+        """Return the output of a layer, such as hidden activations, in evaluation mode.
 
-        Nothing after the layer is computed.
+        Layers after it are not computed.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         layer : int or str, default=-2
-            The number of a layer in the order in which the network calls its layers, -1 for the last, or
-            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
-            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-            hidden layer, which a network of a single layer lacks. A module that is called several times is
-            named with the number of the call, ``"act:0"``.
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or the
+            path of a module, such as ``"encoder.0"``. The layers of nested `Sequential` modules are counted
+            one by one, and any other module that the network's forward pass calls counts as one; -2 is the
+            last hidden layer, which a network of a single layer lacks. The calls of a module that is called
+            several times are ``"act:0"``, ``"act:1"``, ...
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first. As `set_output` asks for it.
+            Output of the layer, the first array if there are several, in the container chosen by
+            `set_output`.
 
         Raises
         ------
         TypeError, ValueError
-            If there is no such layer; the message names those there are.
+            If there is no such layer; the message lists the layers.
         """
         output = self._predicted(X, layer, by=layer_rows)
         return in_container(self, X, output, lambda: self.get_feature_names_out(layer=layer))
@@ -100,14 +101,14 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Only compared with the names and the number of features of the fit.
+            Checked against the names and the number of features in the fit.
         layer : int or str, default=-2
             As for `transform`.
 
         Returns
         -------
         ndarray of str of shape (n_features_out,)
-            The class in small letters, with numbers.
+            The name of the class in lower case, followed by numbers.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
     def layer(self, layer: int | str = -2) -> "LayerOutput":
         """Return a transformer whose output is that of a layer, for a pipeline.
 
-        It has a copy of the network as it is now, and does not change when this estimator is fitted again.
+        It holds a copy of the network, so fitting this estimator again does not change it.
 
         Parameters
         ----------
@@ -139,7 +140,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
         Returns
         -------
         LayerOutput
-            Fitted already.
+            A fitted transformer.
         """
         found = LayerOutput(self.freeze(), layer)
         if "feature_names_in_" in vars(self):
@@ -155,15 +156,15 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
 
 class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
-    """The output of a layer of a fitted network, as a transformer of its own.
+    """Transformer that returns the output of a layer of a fitted network.
 
-    Made by ``estimator.layer(-2)``. Fitting it changes nothing, and cloning it keeps the network: it is
-    for what is trained on top of a network that stays as it is.
+    Made by ``estimator.layer(-2)``. Fitting it changes nothing, and cloning it keeps the network: another
+    model is trained on the features of a network that stays fixed.
 
     Parameters
     ----------
     estimator : object
-        What computes the layer: a frozen predictor or a fitted estimator.
+        The network: a frozen predictor or a fitted estimator.
     layer : int or str, default=-2
         The number or the path of a layer, as for the `transform` of estimators.
 
@@ -196,21 +197,21 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X."""
+        """Number of columns of X."""
         return int(self.estimator.n_features_in_)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that there is such a layer; the network stays as it is.
+        """Check that the layer exists; the network is not changed.
 
         Parameters
         ----------
         X, y : object, default=None
-            Not looked at.
+            Ignored.
 
         Returns
         -------
         self
-            As it was.
+            The unchanged transformer.
 
         Raises
         ------
@@ -234,7 +235,7 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first.
+            Output of the layer, the first array if there are several.
         """
         _check_feature_names(self, X, reset=False)
         if type(X) is np.ndarray or not is_array(X):
@@ -243,19 +244,19 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         return to_device(self.estimator.transform(given, layer=self.layer), device_of(X))
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None) -> Any:
-        """Return what `transform` returns; the network stays as it is.
+        """Return the output of `transform`; the network is not changed.
 
         Parameters
         ----------
         X, lengths
             As for `transform`.
         y : object, default=None
-            Not looked at.
+            Ignored.
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            As of `transform`.
+            As for `transform`.
         """
         return self.fit().transform(X, **({} if lengths is None else {"lengths": lengths}))
 
@@ -265,7 +266,7 @@ class LayerOutput(PlainNumbers, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Only compared with the names and the number of features of the network's fit.
+            Checked against the names and the number of features in the network's fit.
 
         Returns
         -------
@@ -320,13 +321,12 @@ class Attributions:
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Importances of the columns of X, which sum to 1: mean absolute contributions to outputs.
+        """Importances of the columns of X: mean absolute contributions to the outputs, scaled to sum 1.
 
-        They are integrated gradients from the mean of up to 200 evenly spaced rows of the fit, of a stream
-        those of its first part, to each of these rows, for the predicted class, or else for all outputs, of
-        several heads for raw ones. With an encoder, contributions of all that a column is encoded as are
-        summed. There are none for inputs other than rows of real numbers, for more than 16,384 columns, and
-        in a slim estimator.
+        Contributions are integrated gradients of the predicted class, or of all outputs, for up to 200 evenly
+        spaced rows of the fit (of a stream, of its first part), with their mean as baseline. With an encoder,
+        the contributions of all encoded features of a column are summed. Not available for inputs other than
+        rows of real numbers, for more than 16,384 columns, or after `slim`.
         """
         check_is_fitted(self)
         if "_sample" not in vars(self):
@@ -351,14 +351,14 @@ class Attributions:
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         target : label, int or array-like of shape (n_samples,), default=None
-            The output: for a classifier a class label, else the number of an output or of a label; an array
-            has one for each row. None is the predicted class of each row, or the only output.
+            The output: a class label for a classifier, otherwise the index of an output or of a label; an
+            array has one for each row. None is the predicted class of each row, or the only output.
 
         Returns
         -------
         ndarray of the shape of X
-            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
-            the other sign for the first class), of predictions for a regressor.
+            Gradients of raw outputs for a classifier (with two classes of the single output, with the
+            opposite sign for the first class), of predictions for a regressor.
 
         Raises
         ------
@@ -378,33 +378,33 @@ class Attributions:
     def integrated_gradients(
         self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50
     ) -> Any:
-        """Return how much each input contributes to the difference of an output from its value at a baseline.
+        """Attribute the difference between an output and its value at a baseline to the inputs.
 
-        It is the gradient averaged over the straight line from the baseline to the row, times the
-        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
-        of the outputs, up to the error of the rule, which falls with `n_steps`.
+        These are integrated gradients: the gradient averaged over the straight line from the baseline to the
+        row, by Gauss-Legendre quadrature, times the difference between the two. The contributions of a row
+        sum to the difference of the outputs, up to a quadrature error that falls with `n_steps`.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         baseline : number or array-like of shape (n_features,) or (n_samples, n_features), default=None
-            Inputs that say nothing, such as a black image or the means of the features; None is 0. With an
+            Uninformative inputs, such as a black image or the means of the features; None is 0. With an
             encoder, these are encoded rows, where 0 is the median of a number.
         target : label, int or array-like of shape (n_samples,), default=None
             As for `input_gradient`.
         n_steps : int, default=50
-            Points on each line, 1,000 at most.
+            Quadrature points on each line, at most 1,000.
 
         Returns
         -------
         ndarray of the shape of X
-            Contributions; with an encoder, those of all that a column of the table is encoded as, summed.
+            Contributions; with an encoder, those of all encoded features of a column of the table, summed.
 
         Raises
         ------
         ValueError
-            As `input_gradient`; and if the baseline does not fit X.
+            As for `input_gradient`, and if the shape of the baseline does not fit X.
 
         Notes
         -----

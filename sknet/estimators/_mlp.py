@@ -173,7 +173,7 @@ class PerceptronLayers(BaseNet):
 
     @property
     def coefs_(self) -> list[Any]:
-        """Weight matrices of shape (n_in, n_out), one a layer; the list or an item of it can be set."""
+        """Weight matrices of shape (n_in, n_out), one per layer; the list or an item of it can be set."""
         return self._of_linear_layers("weight", "coefs_")
 
     @coefs_.setter
@@ -182,7 +182,7 @@ class PerceptronLayers(BaseNet):
 
     @property
     def intercepts_(self) -> list[Any]:
-        """Bias vectors of shape (n_out,), one a layer; the list or an item of it can be set."""
+        """Bias vectors of shape (n_out,), one per layer; the list or an item of it can be set."""
         return self._of_linear_layers("bias", "intercepts_")
 
     @intercepts_.setter
@@ -248,18 +248,21 @@ class MLPClassifier(NamedPerceptron, Decisions):
     Attributes
     ----------
     encoder_ : TableEncoder
-        With `encoder`: fitted.
+        The fitted encoder, with `encoder`.
     classes_ : ndarray of shape (n_classes,), or a list of those
-        The labels, sorted; for several columns of labels those of each.
+        The sorted labels; for several columns of labels a list of them.
     temperature_ : float or ndarray of shape (n_columns,)
-        With `calibrate`: above 1 where the outputs were too sure.
+        With `calibrate`: divisor of the outputs, above 1 if they were overconfident.
     coefs_, intercepts_ : list of ndarray
-        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
-        first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
+        Weight matrices of shape (n_in, n_out) and bias vectors, one per layer. With `scale_inputs`, those of
+        the first layer apply to X in its own units, while the parameters in `model_` apply to standardized
+        inputs.
     histories_ : list of History
-        With several members: of each. `history_`, and what follows from it, has their means.
+        Histories of the members, if there are several; `history_` and attributes derived from it have their
+        means.
     n_layers_, n_outputs_, out_activation_ : int, int, str
-        Layers with the input's, outputs, and what turns them into probabilities.
+        Number of layers, the input included; number of outputs; and the function that turns them into
+        probabilities.
 
     Examples
     --------
@@ -321,16 +324,15 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     Parameters
     ----------
     loss : str, Loss or callable, default="squared_error"
-        What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
-        object of `sknet.losses`, or a function
-        ``(y_true, output)`` of tensors that returns one value per row.
+        The loss to minimize: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an object
+        of `sknet.losses`, or a function ``(y_true, output)`` of tensors that returns one value per row.
     scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
-        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;
-        "loss" nothing more.
+        Metrics of each epoch besides the loss: names of scikit-learn's scorers, or scorers ``(estimator, X,
+        y)``; in a dict by the names of their columns in `history_`. None is R2; "loss" is no metric but the
+        loss.
     monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any R2 for the squared error, and the loss for all others.
+        The metric that decides when to stop: "loss", or the name of a scorer. None is the only scorer in
+        `scoring`; if none is given there, R2 for the squared error, and the loss for all other losses.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         predictions are averaged. An ensemble is frozen, saved and exported like one network.
@@ -338,14 +340,17 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     Attributes
     ----------
     encoder_ : TableEncoder
-        With `encoder`: fitted.
+        The fitted encoder, with `encoder`.
     coefs_, intercepts_ : list of ndarray
-        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer; with `scale_inputs`, of the
-        first layer those for X in its own units. The parameters in `model_` are for standardized inputs.
+        Weight matrices of shape (n_in, n_out) and bias vectors, one per layer. With `scale_inputs`, those of
+        the first layer apply to X in its own units, while the parameters in `model_` apply to standardized
+        inputs.
     histories_ : list of History
-        With several members: of each. `history_`, and what follows from it, has their means.
+        Histories of the members, if there are several; `history_` and attributes derived from it have their
+        means.
     n_layers_, n_outputs_, out_activation_ : int, int, str
-        Layers with the input's, outputs, and what turns them into predictions.
+        Number of layers, the input included; number of outputs; and the function that turns them into
+        predictions.
 
     Notes
     -----

@@ -54,37 +54,37 @@ WEIGHT = Interval(Real, 0, None, closed="left")
 
 @described_by(NamedOptions)
 class MultiHeadNet(NetOptions, SequenceFit):
-    """Network with several heads for targets of different kinds, each with a loss of its own.
+    """Network with several heads for targets of different kinds, each with its own loss.
 
-    A loss for classes makes a head a classification, any other a regression. Targets are given by the names
-    of the heads, as a dict of arrays or as a frame of columns, and predictions are returned in the same way.
+    A head with a loss for classes is a classifier, any other a regressor. Targets are a dict of arrays, or a
+    data frame with columns, by the names of the heads; predictions are returned in the same form.
 
     Parameters
     ----------
     module : ModuleFactory, type of Module, callable or Module
         The network. It returns a dict by the names of the heads, a tuple in the order of `loss`, or one array
-        that has the columns of all heads. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class
-        builds it when the data are known; as ``n_outputs`` it is given a dict of the numbers of outputs that
-        the heads need.
+        that has the columns of all heads. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a class
+        builds it in `fit`; its argument ``n_outputs`` is a dict of the numbers of outputs that the heads
+        need.
     loss : dict of str to str, Loss or callable
         The loss of each head: "log_loss" and others for classes, "squared_error" and others for numbers; see
         `sknet.losses`. A function ``(y_true, output)`` reads numbers.
     loss_weights : dict of str to float, or None, default=None
-        What the losses of heads are multiplied by before they are added up; 1 for heads that are not named.
+        Factors of the losses of heads in their sum; 1 for heads that are not named.
     scale_target : bool or "auto", default="auto"
-        Standardize the targets of each regression, so that their losses are of one size. Predictions are in
-        the targets' own units; the loss that is reported is the sum that is minimized. "auto" does so for
-        heads whose loss allows it.
+        Standardize the targets of each regression, so that the losses have similar sizes. Predictions are in
+        the targets' own units; the loss that is reported is the sum that is minimized. "auto" standardizes
+        for heads whose loss allows it.
     sampler : "weight", callable or None, default=None
-        How an epoch draws rows, with replacement, as many as there are: "weight" draws rows by their weights,
-        which then do not multiply the loss, and a function ``(y, sample_weight)``, whose y is a dict or frame
-        as in the fit, returns a number for each row to draw it in proportion to. None takes each row once.
+        Draw the rows of an epoch with replacement, as many as there are: "weight" draws them in proportion to
+        their weights, which then do not multiply the loss; a function ``(y, sample_weight)``, with a dict or
+        frame y as in `fit`, returns the relative frequency of each row. None takes each row once.
     class_weight : dict or None, default=None
-        By the names of heads: the weights of their classes, as a dict or "balanced".
+        Weights of the classes of each head, as a dict or "balanced", by the names of the heads.
     scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: a dict of scorers by the names of heads, such as
-        ``{"price": "r2", "kind": "accuracy"}``, or scorers ``(estimator, X, y)``. None is the mean of the
-        heads' scores, R2 and accuracies; "loss" nothing more.
+        Metrics of each epoch besides the loss: a dict of scorers by the names of heads, such as ``{"price":
+        "r2", "kind": "accuracy"}``, or scorers ``(estimator, X, y)``. None is the mean of the heads' scores,
+        R2 and accuracies; "loss" is no metric but the loss.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         predictions and probabilities are averaged.
@@ -92,16 +92,17 @@ class MultiHeadNet(NetOptions, SequenceFit):
     Attributes
     ----------
     classes_ : dict of ndarray
-        The labels of each head that has classes, sorted.
+        The sorted labels of each head with classes.
     histories_ : list of History
-        With several members: of each. `history_`, and what follows from it, has their means.
+        Histories of the members, if there are several; `history_` and attributes derived from it have their
+        means.
     n_outputs_ : int
-        Outputs of the network, of all heads together.
+        Number of outputs of the network, of all heads together.
 
     Notes
     -----
-    Some targets of a head may be missing: NaN or None. A missing target weighs nothing, and a row counts as
-    the mean of the weights of its targets.
+    Some targets of a head may be missing (NaN or None). A missing target has the weight 0, and a row has the
+    mean weight of its targets.
 
     Examples
     --------
@@ -289,7 +290,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         X, y, sample_weight, lengths
             A part of the rows, as for `fit`.
         classes : dict of array-like, default=None
-            In the first call: all labels that will occur, by the names of the heads that have classes.
+            In the first call: all labels that can occur, by the names of the heads with classes.
         X_val, y_val, sample_weight_val, lengths_val
             As for `fit`.
 
@@ -349,8 +350,8 @@ class MultiHeadNet(NetOptions, SequenceFit):
         Returns
         -------
         dict of ndarray, or data frame
-            As y was given: the label of largest output of heads with classes, and what the losses of others
-            estimate.
+            In the form of y in `fit`: the most probable label of heads with classes, and the estimate (mean,
+            median, ...) that belongs to the loss of other heads.
         """
         found = self._answered(with_lengths(X, lengths), "labels")
         return self._targets.contained(found, getattr(X, "index", None) if hasattr(X, "iloc") else None)
@@ -378,7 +379,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return numbered(self, X, target, self._targets.n_outputs, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return the mean of the scores of all heads: accuracies, and R2 of numbers.
+        """Return the mean of the scores of all heads: accuracies, and R2 of regressions.
 
         Parameters
         ----------
@@ -394,8 +395,8 @@ class MultiHeadNet(NetOptions, SequenceFit):
         Returns
         -------
         float
-            1 at best. Of times and events it is the concordance, see `Cox.score`; other heads whose losses
-            alone read y are left out.
+            At most 1. Heads of times and events have the concordance index, see `Cox.score`; other heads
+            whose targets only the loss can read are left out.
 
         Raises
         ------
@@ -405,7 +406,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return float(np.mean(list(self.scores(X, y, sample_weight, lengths=lengths).values())))
 
     def scores(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> dict[str, float]:
-        """Return the score of each head: its accuracy, or R2 of numbers.
+        """Return the score of each head: its accuracy, or R2 of a regression.
 
         Parameters
         ----------
@@ -421,7 +422,7 @@ class MultiHeadNet(NetOptions, SequenceFit):
         Returns
         -------
         dict of float
-            By the names of the heads.
+            Scores by the names of the heads.
 
         Raises
         ------
@@ -449,12 +450,12 @@ class MultiHeadNet(NetOptions, SequenceFit):
         return found
 
     def freeze(self) -> "FrozenMultiHeadNet":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
+        """Return a predictor without training state: small, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenMultiHeadNet
-            With the parameters as they are now.
+            A copy of the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenMultiHeadNet  # fits do without it

@@ -45,7 +45,7 @@ class NetOptions(WithEncoder, NamedOptions):
         Parameters
         ----------
         **params : dict
-            New values; a class becomes an ``nn.ModuleFactory`` when an argument of its constructor is set.
+            New values. A class becomes an ``nn.ModuleFactory`` if an argument of its constructor is set.
 
         Returns
         -------
@@ -55,7 +55,7 @@ class NetOptions(WithEncoder, NamedOptions):
         Raises
         ------
         ValueError
-            If there is no parameter of such a name, or the module is one that is built already.
+            If there is no parameter of this name, or it belongs to a module that is built already.
         """
         module = params.get("module", self.module)
         inside = [name for name in params if name.startswith("module__")]
@@ -92,24 +92,25 @@ class NetClassifier(NetOptions, SequenceClassifier):
     Parameters
     ----------
     max_iter : int or "auto", default="auto"
-        Most epochs. "auto" is 200, but for "conv" and "resnet" with the default `optimizer` and `lr`: these
-        have a plan of 600 epochs divided by the cube root of the number of rows, 100 at most, and 8 at least,
-        and in between no more than what takes five minutes of two cores or so (15 epochs of 60,000 images of
-        28 x 28, or 8 of "resnet"). Over them the rate rises to 0.005 and falls to nearly 0, and
-        `n_iter_no_change` does not end them.
+        Maximum number of epochs. "auto" is 200, except for "conv" and "resnet" with the default `optimizer`
+        and `lr`. Their number of epochs is 600 divided by the cube root of the number of rows, between 8 and
+        100, and limited to about five minutes of two cores (15 epochs of 60,000 images of 28 x 28, or 8 of
+        "resnet"). Over these epochs the learning rate rises to 0.005 and falls to nearly 0, and
+        `n_iter_no_change` has no effect.
 
     Attributes
     ----------
     encoder_ : TableEncoder
-        With `encoder`: fitted.
+        The fitted encoder, with `encoder`.
     classes_ : ndarray of shape (n_classes,), or a list of those
-        The labels, sorted; for several columns of labels those of each.
+        The sorted labels; for several columns of labels a list of them.
     temperature_ : float or ndarray of shape (n_columns,)
-        With `calibrate`: above 1 where the outputs were too sure.
+        With `calibrate`: divisor of the outputs, above 1 if they were overconfident.
     histories_ : list of History
-        With several members: of each. `history_`, and what follows from it, has their means.
+        Histories of the members, if there are several; `history_` and attributes derived from it have their
+        means.
     n_outputs_, out_activation_ : int, str
-        Outputs of the network, and what turns them into probabilities.
+        Number of outputs of the network, and the function that turns them into probabilities.
 
     Examples
     --------
@@ -176,22 +177,21 @@ class NetRegressor(NetOptions, SequenceRegressor):
     Parameters
     ----------
     loss : str, Loss or callable, default="squared_error"
-        What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
-        object of `sknet.losses`, or a function
-        ``(y_true, output)`` of tensors that returns one value per row.
+        The loss to minimize: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an object
+        of `sknet.losses`, or a function ``(y_true, output)`` of tensors that returns one value per row.
     max_iter : int or "auto", default="auto"
-        Most epochs. "auto" is 200, but for "conv" and "resnet" with the default `optimizer` and `lr`: these
-        have a plan of 600 epochs divided by the cube root of the number of rows, 100 at most, and 8 at least,
-        and in between no more than what takes five minutes of two cores or so (15 epochs of 60,000 images of
-        28 x 28, or 8 of "resnet"). Over them the rate rises to 0.005 and falls to nearly 0, and
-        `n_iter_no_change` does not end them.
+        Maximum number of epochs. "auto" is 200, except for "conv" and "resnet" with the default `optimizer`
+        and `lr`. Their number of epochs is 600 divided by the cube root of the number of rows, between 8 and
+        100, and limited to about five minutes of two cores (15 epochs of 60,000 images of 28 x 28, or 8 of
+        "resnet"). Over these epochs the learning rate rises to 0.005 and falls to nearly 0, and
+        `n_iter_no_change` has no effect.
     scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
-        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;
-        "loss" nothing more.
+        Metrics of each epoch besides the loss: names of scikit-learn's scorers, or scorers ``(estimator, X,
+        y)``; in a dict by the names of their columns in `history_`. None is R2; "loss" is no metric but the
+        loss.
     monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any R2 for the squared error, and the loss for all others.
+        The metric that decides when to stop: "loss", or the name of a scorer. None is the only scorer in
+        `scoring`; if none is given there, R2 for the squared error, and the loss for all other losses.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         predictions are averaged. An ensemble is frozen, saved and exported like one network.
@@ -199,11 +199,12 @@ class NetRegressor(NetOptions, SequenceRegressor):
     Attributes
     ----------
     encoder_ : TableEncoder
-        With `encoder`: fitted.
+        The fitted encoder, with `encoder`.
     histories_ : list of History
-        With several members: of each. `history_`, and what follows from it, has their means.
+        Histories of the members, if there are several; `history_` and attributes derived from it have their
+        means.
     n_outputs_, out_activation_ : int, str
-        Outputs of the network, and what turns them into predictions.
+        Number of outputs of the network, and the function that turns them into predictions.
 
     Notes
     -----
@@ -261,49 +262,48 @@ class NetRegressor(NetOptions, SequenceRegressor):
 
 @described_by(NamedOptions)
 class NetTransformer(NetOptions, SequenceTransformer):
-    """A transformer that is any network; module, loss and optimizer are hyperparameters.
+    """Transformer by any network; module, loss and optimizer are hyperparameters.
 
-    It learns to return X, whatever its rank: tables, sequences, images, or ids, for which the network returns
-    logits and ``loss="log_loss"`` is given. Its code is the output of the module's part that is called
-    ``encoder``, and a part that is called ``decoder`` is the way back.
+    It learns to reconstruct X of any rank: tables, sequences, images, or ids, for which the network returns
+    logits and the loss is ``"log_loss"``. The code is the output of the submodule ``encoder``; a submodule
+    ``decoder`` computes `inverse_transform`.
 
     Parameters
     ----------
     code : int, str or None, default=None
-        The layer whose output `transform` returns, by number or path; None is the part that is called
-        ``encoder``, or without one the last hidden layer, -2.
+        The layer whose output `transform` returns, by number or path; None is the submodule ``encoder``, or
+        if there is none the last hidden layer, -2.
     target : {"X", "y"}, default="X"
-        What the network learns to return: X itself, whatever y is, or the numbers in y.
+        The target of the network: X itself, whatever y is, or the numbers in y.
     loss : str, Loss or callable, default="squared_error"
-        What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
-        `sknet.losses`, or a function
-        ``(y_true, output)`` of tensors that returns one value per row.
+        The loss to minimize: "squared_error", "absolute_error", "huber", "poisson" or an object of
+        `sknet.losses`, or a function ``(y_true, output)`` of tensors that returns one value per row.
     scale_inputs : bool, default=True
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
-        decides. Integers that the network reads as such stay as
-        they are, and a module that has been trained already gets X as it is. What is reconstructed is
-        compared in these units where the loss allows it, as the squared error does; `inverse_transform`
-        returns the units of X.
+        Standardize X: subtract the mean of each feature over the training rows, and divide by its standard
+        deviation; sparse X is only divided. A feature is a column of a table, a channel of images, or a
+        feature of the steps of sequences. In `fit`, columns of tables are clipped at 5 standard deviations.
+        Sample weights are used, and of a stream the first part. Integer inputs of the network are not
+        changed, nor is X for a module that is already trained. The loss compares standardized values where it
+        allows that, as the squared error does; `inverse_transform` returns values in the units of X.
     scoring : callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
-        names of their columns in `history_`. None is nothing.
+        Metrics of each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the names of their
+        columns in `history_`. None for no metric.
     tol : float, default=1e-4
-        By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
-        component of the gradient at which to stop.
+        Least improvement of the loss (or of the held-out score) that counts; L-BFGS stops when the largest
+        component of the gradient is below it.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
-        decayed or penalized, and norms among them use and keep the running statistics they have.
+        decayed or penalized, and normalization layers among them use their running statistics without
+        updating them.
     random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and noise.
+        Draws initial weights, held-out rows, the order of rows and noise.
 
     Attributes
     ----------
     encoder_ : TableEncoder
-        With `encoder`: fitted.
+        The fitted encoder, with `encoder`.
     n_outputs_, out_activation_ : int, str
-        Outputs of the network, and what turns them into reconstructions.
+        Number of outputs of the network, and the function that turns them into reconstructions.
 
     Examples
     --------

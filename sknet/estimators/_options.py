@@ -63,7 +63,7 @@ class WithEncoder:
 
     @property
     def encoder_(self) -> "TableEncoder":
-        """The fitted encoder; there is none without `encoder`."""
+        """The fitted encoder, if the parameter `encoder` is set."""
         if not isinstance(self._inputs, Encoded):
             why = "call fit first" if "model_" not in vars(self) else "it was fitted with encoder=None"
             raise AttributeError(f"this {type(self).__name__} has no encoder_: {why}")
@@ -194,22 +194,22 @@ def _recipe(estimator: Any) -> Recipe:
 
 
 class NamedOptions(BaseNet):
-    """Lets a grid reach into a loss, an optimizer or an encoder that is given by its name.
+    """Nested parameters of a loss, an optimizer or an encoder that is given by its name.
 
     Parameters
     ----------
     hidden_layer_sizes : int or array-like of int, default=(100,)
         Units of each hidden layer; an empty tuple makes a linear model.
     activation : str, Module or callable, default="relu"
-        Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
+        Activation of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
         `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), a module such as ``nn.LeakyReLU(0.2)``, or a function of
         tensors such as ``ops.gelu`` or ``np.tanh``.
     encoder : "table", TableEncoder or None, default=None
-        What reads tables as they are, data frames with categories, dates and missing values among them:
-        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
-        the network, on the rows that are trained on. None is for X that holds numbers only.
+        Encoder of raw tables, such as data frames with categories, dates and missing values: "table" is a
+        `TableEncoder`, whose parameters are set as ``encoder__n_bins``. It is fitted together with the
+        network, on the training rows. None is for X that holds only numbers.
     dropout : float in [0, 1), default=0.0
-        Share of hidden units that is dropped in each training step.
+        Share of hidden units to drop in each training step.
     monotonic_cst : array-like of shape (n_features,), dict of str to int, or None, default=None
         For each column of X, or by its name, 1 if predictions must not fall where it rises, -1 if they must
         not rise, and 0 (or no entry) for no constraint: of a classifier, which must have two classes, the
@@ -217,127 +217,127 @@ class NamedOptions(BaseNet):
         and texts have no order, nor do missing values. The network then has `nn.MonotonicLinear` layers and
         an activation that never falls.
     loss : str, Loss or callable, default="log_loss"
-        What is minimized; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row: it
-        is given class numbers and the network's raw outputs, of which the log loss makes probabilities.
+        The loss to minimize; see `sknet.losses`. A function ``(y_true, output)`` returns one value per row;
+        it is called with class numbers and the network's raw outputs, which the log loss turns into
+        probabilities.
     optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
-        `sknet.optim`, whose parameters a grid reaches as ``optimizer__beta1``.
+        The optimizer: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`. Its parameters are set as ``optimizer__beta1``.
     lr : float, Schedule or None, default=None
-        Learning rate that replaces the optimizer's own, wherever that is set in it; None leaves it. With
-        ``optimizer="adam"``, `fit` of `MLPClassifier` and `MLPRegressor` on fewer than 2,000 rows then has a
-        rate of 2 divided by their number, 0.005 at most, in place of 0.001. Without early stopping, it falls
-        to that by the inverse of the number of updates (`schedules.InverseTime`) from a rate that follows
-        `max_iter`: 0.02 for up to 10 epochs, and in proportion to ``max_iter ** -2`` for more. A fit that
-        continues another, by `warm_start` or from a checkpoint, keeps to the first rate of that.
+        Learning rate, which replaces that of the optimizer; None keeps the optimizer's. With None and
+        ``optimizer="adam"``, `fit` of `MLPClassifier` and `MLPRegressor` on n < 2,000 rows uses the rate
+        ``min(2 / n, 0.005)`` instead of 0.001. Without early stopping, the rate falls to this value by
+        `schedules.InverseTime`, from a first rate of 0.02 for up to 10 epochs, and ``2 / max_iter**2`` for
+        more. A fit that continues another, by `warm_start` or from a checkpoint, keeps the first rate of that
+        fit.
     alpha : float or "auto"
-        Strength of the L2 penalty, divided by the number of samples in a batch as in scikit-learn: by default
-        1e-4, and "auto" in `MLPClassifier` and `MLPRegressor`. It then follows the rows given to `fit`: for
-        numbers 5 times, for classes 3 times the share of them that a batch has, so that the losses of all
-        rows together have one penalty, ``5 / 2 * sum of squared weights``; less in proportion below a total
-        weight of 200 (rows, without `sample_weight`), and from 1,000 rows on, so that it means nothing for
-        many; and for one to three columns of X a sixteenth, a quarter and nine sixteenths of it. With early
-        stopping, and in `partial_fit`, it is 1e-4.
+        Strength of the L2 penalty, divided by the number of samples in a batch as in scikit-learn. The
+        default is 1e-4, and "auto" in `MLPClassifier` and `MLPRegressor`: ``5 * batch_size / n_samples`` for
+        regression and ``3 * batch_size / n_samples`` for classification, so that the sum of the losses of all
+        rows has the penalty ``5 / 2`` (or ``3 / 2``) times the sum of squared weights. It is reduced in
+        proportion below a total weight of 200 (rows, without `sample_weight`) and from 1,000 rows on, and to
+        1/16, 1/4 or 9/16 for one, two or three columns of X. With early stopping, and in `partial_fit`, it is
+        1e-4.
     batch_size : int or "auto", default="auto"
-        Rows in a step; "auto" is 200, or all if there are fewer. From 5,000 rows on, `MLPClassifier` and
-        `MLPRegressor` take a 150th of them, from 64 to 200. L-BFGS takes all.
+        Rows per training step; "auto" is 200, or all rows if there are fewer. From 5,000 rows on, "auto" in
+        `MLPClassifier` and `MLPRegressor` is ``n_samples / 150``, between 64 and 200. L-BFGS uses all rows.
     max_iter : int, default=200
-        Epochs at most; for L-BFGS iterations. A fit that ends there warns, unless the last tenth of the
-        epochs (ten at least) lowered the loss by less than 5 % of what all of them did.
+        Maximum number of epochs, or of iterations of L-BFGS. A fit that reaches it warns, unless the last
+        tenth of the epochs (at least ten) made less than 5 % of the total decrease of the loss.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
     scale_inputs : bool, default=True
-        Standardize X: less the mean of each feature in the training rows, divided by its deviation; sparse X
-        is divided only. A feature is a column, of images a channel, and of sequences what each step has.
-        In `fit`, columns of tables are clipped at 5 deviations. Weights count, and in streams the first part
-        decides. Integers that the network reads as such and tables that `encoder` reads stay as they are, and
-        a module that has been trained already gets X as it is.
+        Standardize X: subtract the mean of each feature over the training rows, and divide by its standard
+        deviation; sparse X is only divided. A feature is a column of a table, a channel of images, or a
+        feature of the steps of sequences. In `fit`, columns of tables are clipped at 5 standard deviations.
+        Sample weights are used, and of a stream the first part. Integer inputs of the network and tables that
+        `encoder` reads are not changed, nor is X for a module that is already trained.
     sampler : "balanced", "weight", callable or None, default=None
-        How an epoch draws rows, with replacement, as many as there are: "balanced" draws all classes equally
-        often, "weight" draws rows by their weights, which then do not multiply the loss, and a function
-        ``(y, sample_weight)`` returns a number for each row to draw it in proportion to. None takes each row
-        once.
+        Draw the rows of an epoch with replacement, as many as there are: "balanced" draws all classes equally
+        often; "weight" draws rows in proportion to their weights, which then do not multiply the loss; a
+        function ``(y, sample_weight)`` returns the relative frequency of each row. None takes each row once.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied into the sample weights. Classes that a dict does not
-        name weigh 1; "balanced" gives all classes the same total weight.
+        Weights of the classes, multiplied into the sample weights. Classes that are not in the dict have the
+        weight 1; "balanced" gives all classes the same total weight.
     calibrate : {"temperature", "conformal"} or None, default=None
-        "temperature" divides the outputs by the temperature for which the log loss of the held-out rows is
-        smallest, before they become probabilities; `predict` stays as it is. "conformal" lets these rows
-        decide how large sets and intervals are, `predict_set` of classifiers and `predict_interval` of
-        regressors. Needs rows to validate on.
+        Calibration by the validation rows, which it requires. "temperature" divides the outputs by the
+        temperature that minimizes their log loss, which changes probabilities but not `predict`. "conformal"
+        sizes the sets of `predict_set` (classifiers) or the intervals of `predict_interval` (regressors) by
+        these rows.
     early_stopping : bool or "auto", default="auto"
-        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
-        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
-        `fit`. "auto" does so where rows to validate on are given, and for more than 10,000 rows where no plan
-        decides the epochs.
+        Stop when the monitored metric does not improve on the validation rows, and restore the weights of the
+        best epoch. Validation rows are a share `validation_fraction` of X, or those of `validation_split`, or
+        the X_val of `fit`. "auto" is True if validation rows are given, and for more than 10,000 rows unless
+        ``max_iter="auto"`` sets the number of epochs.
     validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out; of groups, if `fit` gets them.
+        Share of rows to hold out, or of groups if `fit` is called with groups.
     validation_split : splitter of scikit-learn, pair of arrays or None, default=None
-        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
-        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
+        Rows to hold out: a splitter, such as ``ShuffleSplit(1)``, ``GroupKFold(5)`` or ``TimeSeriesSplit()``,
+        whose first split is used, or a pair (training, validation) of arrays of row indices.
     scoring : str, callable, list, dict or None, default=None
-        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
-        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is accuracy;
-        "loss" nothing more.
+        Metrics of each epoch besides the loss: names of scikit-learn's scorers, or scorers ``(estimator, X,
+        y)``; in a dict by the names of their columns in `history_`. None is accuracy; "loss" is no metric but
+        the loss.
     monitor : str or None, default=None
-        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
-        any the loss.
+        The metric that decides when to stop: "loss", or the name of a scorer. None is the only scorer in
+        `scoring`, or the loss if none is given there.
     refit_on_all : bool, default=False
-        After early stopping, train anew on all rows, those of the validation too, from the same initial
-        weights and for as many updates as were best.
+        After early stopping, train again on all rows, including the validation rows, from the same initial
+        weights and for the number of updates of the best epoch.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
-        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
-        the largest component of the gradient at which to stop.
+        Least improvement of the training loss (or of the held-out score) that counts; L-BFGS stops when the
+        largest component of the gradient is below it.
     frozen : str, list of str, or None, default=None
         Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
-        penalized, and norms among them use and keep the running statistics they have. What no pattern
-        names any more is trained again in the next fit that continues.
+        penalized, and normalization layers among them use their running statistics without updating them. If
+        a pattern is removed, the next `fit` with `warm_start` trains its parameters again.
     warm_start : bool, default=False
-        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+        Let `fit` continue the previous fit: its weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
         Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
     callbacks : list of Callback or None, default=None
-        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        Objects that are called during a fit; see `sknet.callbacks`. Their parameters are set by index, as
         ``callbacks__0__patience``.
     n_members : int, default=1
         Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
         probabilities are averaged. An ensemble is frozen, saved and exported like one network.
     bootstrap : bool, default=False
-        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers multiply the sample weights. Rows that are held out keep their weights.
+        Whether each of several members is trained on a bootstrap sample, as large as the training rows: the
+        count of each row multiplies its sample weight. Held-out rows keep their weights.
     device : str or None, default="auto"
-        "cpu", "cuda", "cuda:1", or "auto" (or None): where X is.
+        Device to compute on: "cpu", "cuda", "cuda:1"; "auto" (or None) is the device of X.
     dtype : {"auto", "float32", "float64", "tf32", "bfloat16", "tf32x3"} or dtype, default="auto"
-        In which precision to compute, also as ``np.float32``; "auto" is float64 for float64 X, and float32
-        for all else. float32 is faster, takes half the memory, and serves as well for most data. "tf32" and
-        "bfloat16" are float32 but for matrix products on a GPU, whose factors have 10 or 7 bits after the
-        point; in "tf32x3" a large product is three in tf32, with nearly the accuracy of float32. In
-        "bfloat16", large networks store activations and their gradients in 16 bits there, too.
+        Precision to compute in, also as ``np.float32``; "auto" is float64 for float64 X, and float32 for any
+        other. float32 is faster, takes half the memory, and is as good for most data. "tf32" and "bfloat16"
+        are float32 except for matrix products on a GPU, whose factors have mantissas of 10 or 7 bits; with
+        "tf32x3" a large product is three products in tf32, with nearly the accuracy of float32. With
+        "bfloat16", large networks on a GPU also store activations and their gradients in 16 bits.
     random_state : int, RandomState, Generator or None, default=None
-        Decides initial weights, held-out rows, order of rows and dropout.
+        Draws initial weights, held-out rows, the order of rows and dropout.
     scale_target : bool or "auto", default="auto"
-        Train on targets that are standardized (divided by their means with the losses of positive targets).
-        Predictions, and losses that are reported, are in the targets' own units; predictions have the
-        precision of y, too, or that of the network if it is higher. "auto" does so
-        where the loss allows it.
+        Train on standardized targets (with losses of positive targets: on targets divided by their means).
+        Predictions and reported losses are in the targets' own units; predictions have the precision of y, or
+        that of the network if it is higher. "auto" standardizes if the loss allows it.
     module : ModuleFactory, type of Module, callable or Module
-        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
-        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
-        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
-        not set. A module that is there already is copied at each fit, with the weights it has.
+        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a class builds it in `fit`:
+        arguments of its constructor are set as ``module__hidden``, and ``n_features``, ``n_outputs`` and
+        ``input_shape``, if it takes them, are derived from the data unless they are set. A module is copied
+        at each fit, with its weights.
 
     Attributes
     ----------
     model_ : Model
-        The owner of parameters, optimizer state and random state.
+        The network with its parameters, optimizer state and random state.
     input_mean_, input_scale_ : ndarray, or dict of ndarray
-        With `scale_inputs`: means and deviations of the features of X; dicts for several inputs by name.
+        With `scale_inputs`: means and standard deviations of the features of X; dicts for several named
+        inputs.
     history_ : History
-        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
+        Loss, scores, learning rate and seconds of every epoch; with validation rows also their loss and
         scores, as "validation_loss", ...
     refit_history_ : History or None
-        Of the second training, with `refit_on_all`.
+        History of the second training, with `refit_on_all`.
     monitor_ : str
         The column of `history_` that decided when to stop.
     best_epoch_ : int or None
@@ -345,15 +345,15 @@ class NamedOptions(BaseNet):
     stopped_early_ : bool
         Whether the validation rows ended the training.
     loss_, loss_curve_, best_loss_ : float, list of float, float or None
-        Training loss: last, of every epoch, smallest (None with early stopping).
+        Training loss of the last epoch, of every epoch, and the smallest (None with early stopping).
     validation_scores_, best_validation_score_ : list of float, float, or None
-        Score of the validation rows in every epoch, and in the best; None without.
+        Score of the validation rows in every epoch, and in the best; None without validation rows.
     callbacks_ : list of Callback
-        Clones of the callbacks, with what they learned in the last fit.
+        Clones of the callbacks, with their fitted attributes of the last fit.
     n_iter_, t_ : int
-        Epochs of the last fit, and training samples seen in all.
+        Number of epochs of the last fit, and of training samples seen in all.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
+        Number and names of the features; names only if X had string names.
     """
 
     optimizer: str | BaseOptimizer
@@ -402,12 +402,12 @@ class NamedOptions(BaseNet):
 
     @property
     def input_mean_(self) -> Any:
-        """Means of the features of X that were subtracted, 0 for sparse X; a dict for several inputs."""
+        """Means of the features that are subtracted from X, 0 for sparse X; a dict for several inputs."""
         return self._input_units("input_mean_", "mean")
 
     @property
     def input_scale_(self) -> Any:
-        """Deviations that the features of X were divided by; a dict for several inputs."""
+        """Standard deviations that the features of X are divided by; a dict for several inputs."""
         return self._input_units("input_scale_", "scale")
 
     def _input_units(self, name: str, field: str) -> Any:

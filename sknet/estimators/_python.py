@@ -262,7 +262,7 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
 
 def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
     if hasattr(frozen, "inverse_transform"):
-        doc = "Return what the decoder makes of codes."
+        doc = "Reconstruct X from its codes, by the decoder."
         yield _method(frozen, "inverse_transform", doc, DECODER, by=Part(DECODER), source="codes")
 
 

@@ -78,7 +78,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles.
+            The estimate that belongs to the loss: means, medians or quantiles.
         """
         return self._answered(X, "means")
 
@@ -95,13 +95,14 @@ class BaseRegressor(RegressorMixin, BaseNet):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+            Weights of samples, or of targets. Missing targets (NaN) have the weight 0.
 
         Returns
         -------
         float
-            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
-            reads y: of times and events the concordance, see `Cox.score`, of others minus the mean loss.
+            At most 1; predicting the mean of y scores 0. Several outputs are averaged. For targets that only
+            the loss can read: the concordance index for times and events, see `Cox.score`, otherwise minus
+            the mean loss.
         """
         from sklearn.metrics import r2_score  # it loads half of scikit-learn
 
@@ -133,12 +134,12 @@ class BaseRegressor(RegressorMixin, BaseNet):
             return -mean_loss(model, output, y, on_host(sample_weight))[0]
 
     def freeze(self) -> "FrozenRegressor":
-        """Return a predictor without any training state: small, picklable, fast for single rows.
+        """Return a predictor without training state: small, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenRegressor
-            With the parameters as they are now.
+            A copy of the parameters as they are now.
         """
         check_is_fitted(self)
         from sknet.estimators._frozen import FrozenRegressor  # fits do without it
@@ -172,21 +173,21 @@ class UncertainRegressor(BaseRegressor):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``.
+            Whether to return standard deviations as well, with the loss ``"gaussian_nll"``.
         offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
 
         Returns
         -------
         prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+            The estimate that belongs to the loss: means, medians, or the quantile nearest to 0.5.
         std : ndarray of the same shape
             Standard deviations, if `return_std`.
 
         Raises
         ------
         ValueError
-            For `return_std` with another loss.
+            If `return_std` is true and the loss is another one.
         """
         X = with_offset(X, offset)
         prediction = self._answered(X, "means")
@@ -205,23 +206,24 @@ class UncertainRegressor(BaseRegressor):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets. Missing targets, NaN, weigh nothing.
+            Weights of samples, or of targets. Missing targets (NaN) have the weight 0.
         offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             As for `predict`.
 
         Returns
         -------
         float
-            1 at best; 0 is what the mean of y would score. Several outputs are averaged. If the loss alone
-            reads y, such as times and events, minus the mean loss.
+            At most 1; predicting the mean of y scores 0. Several outputs are averaged. For targets that only
+            the loss can read: the concordance index for times and events, see `Cox.score`, otherwise minus
+            the mean loss.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 
     @follows_namespace
     def predict_samples(self, X: Any, n_draws: int = 30, *, random_state: Any = None) -> Any:
-        """Predict several times with dropout as in training: Monte-Carlo dropout.
+        """Predict several times with the dropout of training: Monte Carlo dropout.
 
-        Norms go on with their running statistics. The spread of the draws tells how sure the network is.
+        Normalization layers use their running statistics. The spread of the draws shows the uncertainty.
 
         Parameters
         ----------
@@ -230,12 +232,12 @@ class UncertainRegressor(BaseRegressor):
         n_draws : int, default=30
             Number of draws.
         random_state : int, RandomState, Generator or None, default=None
-            Decides what is dropped.
+            Draws the units to drop.
 
         Returns
         -------
         ndarray of shape (n_draws, n_samples, ...)
-            Predictions; means and deviations over the first axis summarize them.
+            Predictions; their mean and standard deviation over the first axis summarize them.
 
         Raises
         ------
@@ -264,5 +266,5 @@ class UncertainRegressor(BaseRegressor):
     @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
+        """Predict central intervals that contain a share `coverage` of the targets."""
         return self._answered(with_offset(X, offset), "interval", coverage)

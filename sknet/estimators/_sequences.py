@@ -26,47 +26,48 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
-        """Return the output of a layer: hidden activations, in evaluation mode.
+        """Return the output of a layer, such as hidden activations, in evaluation mode.
 
-        Nothing after the layer is computed.
+        Layers after it are not computed.
 
         Parameters
         ----------
         X, lengths
             Inputs, as for `fit`.
         layer : int or str, default=-2
-            The number of a layer in the order in which the network calls its layers, -1 for the last, or
-            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
-            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-            hidden layer. A module that is called several times is named with the number of the call,
-            ``"act:0"``.
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or the
+            path of a module, such as ``"encoder.0"``. The layers of nested `Sequential` modules are counted
+            one by one, and any other module that the network's forward pass calls counts as one; -2 is the
+            last hidden layer. The calls of a module that is called several times are ``"act:0"``,
+            ``"act:1"``, ...
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            What the layer returns; of several arrays the first. As `set_output` asks for it.
+            Output of the layer, the first array if there are several, in the container chosen by
+            `set_output`.
 
         Raises
         ------
         TypeError, ValueError
-            If there is no such layer; the message names those there are.
+            If there is no such layer; the message lists the layers.
         """
         return super().transform(with_lengths(X, lengths), layer)
 
     def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
-        """Fit, and return what `transform` returns for the same rows.
+        """Fit the network and return the output of `transform` for the same rows.
 
         Parameters
         ----------
         X, y, lengths
             As for `fit`.
         **params : dict
-            More arguments of `fit`.
+            Further arguments of `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            As of `transform`.
+            As for `transform`.
         """
         given = {} if lengths is None else {"lengths": lengths}
         return self.fit(X, y, **given, **params).transform(X, **given)
@@ -80,15 +81,15 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         X, lengths
             Inputs, as for `fit`.
         target : label, int or array-like of shape (n_samples,), default=None
-            The output: for a classifier a class label, else the number of an output or of a label; an array
-            has one for each row. None is the predicted class of each row, or the only output.
+            The output: a class label for a classifier, otherwise the index of an output or of a label; an
+            array has one for each row. None is the predicted class of each row, or the only output.
 
         Returns
         -------
         ndarray of the shape of X, or dict of those
-            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
-            the other sign for the first class), of predictions for a regressor, of codes for a transformer.
-            Of several inputs those that hold real numbers.
+            Gradients of raw outputs for a classifier (with two classes of the single output, with the
+            opposite sign for the first class), of predictions for a regressor, of codes for a transformer. Of
+            several inputs, only those of real numbers have one.
 
         Raises
         ------
@@ -101,32 +102,32 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
     def integrated_gradients(
         self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50, *, lengths: Any = None
     ) -> Any:
-        """Return how much each input contributes to the difference of an output from its value at a baseline.
+        """Attribute the difference between an output and its value at a baseline to the inputs.
 
-        It is the gradient averaged over the straight line from the baseline to the row, times the
-        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
-        of the outputs, up to the error of the rule, which falls with `n_steps`.
+        These are integrated gradients: the gradient averaged over the straight line from the baseline to the
+        row, by Gauss-Legendre quadrature, times the difference between the two. The contributions of a row
+        sum to the difference of the outputs, up to a quadrature error that falls with `n_steps`.
 
         Parameters
         ----------
         X, lengths
             Inputs, as for `fit`; the baseline has the same lengths.
         baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
-            Inputs that say nothing, such as a black image or the means of the features; None is 0.
+            Uninformative inputs, such as a black image or the means of the features; None is 0.
         target : label, int or array-like of shape (n_samples,), default=None
             As for `input_gradient`.
         n_steps : int, default=50
-            Points on each line.
+            Quadrature points on each line, at most 1,000.
 
         Returns
         -------
         ndarray of the shape of X, or dict of those
-            Contributions. Of several inputs those that hold real numbers.
+            Contributions. Of several inputs, only those of real numbers have some.
 
         Raises
         ------
         ValueError
-            As `input_gradient`; and if the baseline does not fit X.
+            As for `input_gradient`, and if the shape of the baseline does not fit X.
 
         Notes
         -----
@@ -159,36 +160,37 @@ class SequenceFit(SequenceLayers):
         ----------
         X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
             Inputs of any rank, as the network's `forward` takes them; nothing is flattened. Sequences of
-            different lengths may be a list, or a column of lists: they are padded. Several inputs by the
-            names of its arguments: a dict of arrays, or a data frame whose columns begin with these names,
-            as in ``words__0``. Integers stay integers where the network needs them.
+            different lengths may be a list, or a column of lists: they are padded. Several inputs are given
+            by the names of the arguments of `forward`: as a dict of arrays, or as a data frame whose columns
+            begin with these names, like ``words__0``. Integers stay integers where the network needs them.
         y : array-like of shape (n_samples,), (n_samples, n_outputs) or (n_samples, ...)
-            Targets: of pixels or steps, too, for a network that returns arrays of this shape, or logits
-            for it. Of several targets or labels a row, some may be missing, NaN.
+            Targets, also of pixels or steps for a network that returns arrays of this shape, or logits for
+            it. If a row has several targets or labels, some of them may be missing (NaN).
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets; None weights all alike.
+            Weights of samples, or of targets; None for equal weights.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
         X_val, y_val, sample_weight_val, lengths_val : like X, y, sample_weight and lengths, default=None
-            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` as it does X
-            if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
+            Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` like X with
+            ``Pipeline(..., transform_input=["X_val"])``.
         groups : array-like of shape (n_samples,), default=None
-            Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
-            makes of them.
+            Groups that the rows of X belong to: whole groups are held out, or `validation_split` is called
+            with them.
         offset, offset_val : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
-            Numbers that are added to the outputs of the network before the link of its loss, such as the
-            logarithm of an exposure, or log odds, for X and for `X_val`; `predict` takes those of its rows.
+            Numbers that are added to the network's outputs, before the inverse link of its loss, for X and
+            for `X_val`: the logarithm of an exposure, for instance, or log odds. `predict` takes the offset
+            of its rows.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
             Folder or file of a `sknet.callbacks.Checkpoint` to resume from; the fit ends as if it had not
-            been interrupted. X, y and parameters must be the same, but for `max_iter`, `verbose`,
-            `warm_start` and `callbacks`.
+            been interrupted. X, y and all parameters except `max_iter`, `verbose`, `warm_start` and
+            `callbacks` must be the same.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the estimator is as it was before.
+            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -235,7 +237,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The label of largest output; for several labels a row, a 0/1 indicator.
+            The most probable label, for each column of y; a 0/1 indicator matrix if rows have several labels.
         """
         return super().predict(with_lengths(X, lengths), offset=offset)
 
@@ -256,13 +258,13 @@ class SequenceClassifier(SequenceFit, Decisions):
     def predict_samples(
         self, X: Any, n_draws: int = 30, *, lengths: Any = None, random_state: Any = None
     ) -> Any:
-        """Predict several times with dropout as in training: Monte-Carlo dropout."""
+        """Predict several times with the dropout of training: Monte Carlo dropout."""
         return super().predict_samples(with_lengths(X, lengths), n_draws, random_state=random_state)
 
     @available_if(gives_sets)
     @follows_namespace
     def predict_set(self, X: Any, coverage: float = 0.9, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict sets of classes, of which a share has the true one among them."""
+        """Predict sets of classes that contain the true class with a given probability."""
         return super().predict_set(with_lengths(X, lengths), coverage, offset=offset)
 
     @follows_namespace
@@ -277,14 +279,14 @@ class SequenceClassifier(SequenceFit, Decisions):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
+            One column for two classes, positive where the second class is more likely.
         """
         return super().decision_function(with_lengths(X, lengths), offset=offset)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return the share of rows whose labels are predicted, all of them where a row has several.
+        """Return the accuracy: the share of rows all of whose labels are predicted correctly.
 
         Parameters
         ----------
@@ -333,19 +335,19 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         X, lengths, offset
             Inputs and an offset, as for `fit`.
         return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``.
+            Whether to return standard deviations as well, with the loss ``"gaussian_nll"``.
 
         Returns
         -------
         prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+            The estimate that belongs to the loss: means, medians, or the quantile nearest to 0.5.
         std : ndarray of the same shape
             Standard deviations, if `return_std`.
 
         Raises
         ------
         ValueError
-            For `return_std` with another loss.
+            If `return_std` is true and the loss is another one.
         """
         return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
@@ -353,7 +355,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     def predict_samples(
         self, X: Any, n_draws: int = 30, *, lengths: Any = None, random_state: Any = None
     ) -> Any:
-        """Predict several times with dropout as in training: Monte-Carlo dropout."""
+        """Predict several times with the dropout of training: Monte Carlo dropout."""
         return super().predict_samples(with_lengths(X, lengths), n_draws, random_state=random_state)
 
     @available_if(gives_deviations)
@@ -373,13 +375,13 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     def predict_interval(
         self, X: Any, coverage: float = 0.8, *, lengths: Any = None, offset: Any = None
     ) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
+        """Predict central intervals that contain a share `coverage` of the targets."""
         return super().predict_interval(with_lengths(X, lengths), coverage, offset=offset)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
-        """Return R2, the share of the targets' variance that is explained.
+        """Return the coefficient of determination of the predictions, R2.
 
         Parameters
         ----------
@@ -393,7 +395,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         Returns
         -------
         float
-            At most 1, the mean over outputs.
+            At most 1; predicting the mean of y scores 0. Several outputs are averaged.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
@@ -423,28 +425,28 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
             Inputs of any rank: numbers, 0/1 labels, or ids for which the network returns logits.
         y : array-like of shape (n_samples, ...), default=None
-            Ignored, unless ``target="y"``; then of any rank too.
+            Ignored, unless ``target="y"``; its rank may be any, too.
         sample_weight, groups : array-like of shape (n_samples,), default=None
-            Sample weights, None for equal ones; and groups of rows, which are held out as a whole.
+            Sample weights, None for equal weights; and groups of rows, which are held out as a whole.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
             Its outputs for padding are ignored.
         X_val, y_val, sample_weight_val, lengths_val : array-like, default=None
-            Rows to validate on, instead of rows held out of X; y_val as y.
+            Rows to validate on, instead of rows held out of X; `y_val` is like y.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
-            What a `sknet.callbacks.Checkpoint` has written, to resume from.
+            Folder or file of a `sknet.callbacks.Checkpoint` to resume from.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the estimator is as it was before.
+            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
         ValueError
-            As other estimators, and for a network that returns arrays of another shape than it shall.
+            As for other estimators, and for a network that returns arrays of another shape than expected.
         """
         return super().fit(**joined_lengths(locals()))
 
@@ -473,41 +475,41 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         X, lengths
             Inputs, as for `fit`.
         layer : int, str or None, default=None
-            The number or the path of another layer, as for the `transform` of classifiers.
+            The number or the path of a layer, as for `MLPClassifier.transform`; None is the code.
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            What the layer returns. As `set_output` asks for it.
+            Output of the layer, in the container chosen by `set_output`.
 
         Raises
         ------
         TypeError, ValueError
-            If there is no such layer; the message names those there are.
+            If there is no such layer; the message lists the layers.
         """
         return super().transform(X, self._meant(layer), lengths=lengths)
 
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return what the decoder makes of codes."""
+        """Reconstruct X from its codes, by the decoder."""
         return super().inverse_transform(with_lengths(X, lengths))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return minus the mean loss: the larger, the better.
+        """Return the negative mean loss; larger is better.
 
         Parameters
         ----------
         X, lengths
-            Inputs, as for `fit`; padding counts nothing.
+            Inputs, as for `fit`; padding is not scored.
         y : array-like of shape (n_samples, ...), default=None
-            Not looked at, unless ``target="y"``.
+            Ignored, unless ``target="y"``.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
         Returns
         -------
         float
-            Of reconstructing X (for the squared error half of the mean square), or of y.
+            Negative loss of reconstructing X, or of predicting y; the squared error is halved.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight))

@@ -124,15 +124,15 @@ class LayerRow(NamedTuple):
     Attributes
     ----------
     path : str
-        Its path in the network, "" for the whole.
+        Path of the layer in the network, "" for the network itself.
     text : str
-        Its class; of a layer without others inside, with its arguments.
+        Class of the layer, with the arguments if it has no inner layers.
     output_shape : tuple of int or None
-        Of its output for one row; None if that is not known.
+        Shape of the output for one row; None if it is not known.
     parameters : int
-        Elements of its own parameters; shared ones count at their first occurrence.
+        Number of elements of the layer's own parameters; shared ones are counted at their first occurrence.
     trained : int
-        Those of them that are trained, and not frozen.
+        Number of these elements that are trained, not frozen.
 
     Examples
     --------
@@ -154,20 +154,20 @@ class LayerRow(NamedTuple):
 
 @dataclass(frozen=True)
 class EstimatorSummary:
-    """Summary of a fitted estimator; prints as a table, and has a picture in notebooks.
+    """Summary of a fitted estimator; prints as a table, and is shown with the loss curve in notebooks.
 
     Attributes
     ----------
     title : str
         Class of the estimator.
     layers : list of LayerRow
-        Parents before children.
+        The layers, parents before children.
     loss, optimizer : str
         Loss and optimizer with all their values.
     facts : dict of str to str
-        What else is to be said of the fit: epochs, the best of them, precision and device.
+        Other facts of the fit: number of epochs, best epoch, precision and device.
     history : History
-        The numbers of the fit, epoch by epoch; of an ensemble for tables, mean losses of each kind.
+        Metrics of each epoch; for tabular ensembles, mean losses of each kind of members.
     best_epoch : int or None
         The epoch whose weights were restored.
 
@@ -192,20 +192,20 @@ class EstimatorSummary:
 
     @property
     def total_parameters(self) -> int:
-        """Elements of all parameters."""
+        """Number of elements of all parameters."""
         return sum(row.parameters for row in self.layers)
 
     @property
     def trained_parameters(self) -> int:
-        """Elements of the parameters that are trained, and not frozen."""
+        """Number of elements of the parameters that are trained, not frozen."""
         return sum(row.trained for row in self.layers)
 
     def table(self) -> list[tuple[str, str, str]]:
-        """Return layer, output shape and number of parameters of each row as text."""
+        """Return layer, output shape and number of parameters of each row as strings."""
         return [(_label(row), _shape(row.output_shape), f"{row.parameters:,}") for row in self.layers]
 
     def lines(self) -> dict[str, str]:
-        """Return what follows the table, by its names."""
+        """Return the lines below the table, by their names."""
         total, trained = self.total_parameters, self.trained_parameters
         counted = f"{total:,}" if total == trained else f"{total:,}, of which {trained:,} are trained"
         return {"parameters": counted, "loss": self.loss, "optimizer": self.optimizer, **self.facts}
@@ -236,20 +236,19 @@ class Summarized(BaseEstimator):
     def summary(self) -> EstimatorSummary:
         """Return a table of the fitted network: layers, output shapes, parameters, loss and optimizer.
 
-        Nothing is computed: shapes follow from the weights, or from a pass that runs shape rules alone. Only
-        a network whose code reads values is run on a row of zeros. For an ensemble for tables, the table has
-        the layers of the first network of each kind, with the parameters of all.
+        Shapes follow from the weights, or from a forward pass that computes only shapes; a network whose code
+        depends on values is run on a row of zeros. For a tabular ensemble, the table has the layers of the
+        first network of each kind, with the parameters of all.
 
         Returns
         -------
         EstimatorSummary
-            Prints as a table, and is shown with the loss curve in notebooks; its attributes hold the
-            numbers.
+            Prints as a table, and is shown with the loss curve in notebooks; its attributes hold the values.
 
         Raises
         ------
         NotFittedError
-            Before the fit, when there is no network yet.
+            If the estimator is not fitted.
 
         Examples
         --------

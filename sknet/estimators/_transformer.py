@@ -54,17 +54,17 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         layer : int, str or None, default=None
-            The number or the path of another layer, as for the `transform` of classifiers.
+            The number or the path of a layer, as for `MLPClassifier.transform`; None is the code.
 
         Returns
         -------
         ndarray of shape (n_samples, ...)
-            What the layer returns. As `set_output` asks for it.
+            Output of the layer, in the container chosen by `set_output`.
 
         Raises
         ------
         TypeError, ValueError
-            If there is no such layer; the message names those there are.
+            If there is no such layer; the message lists the layers.
         """
         return super().transform(X, self._meant(layer))
 
@@ -74,19 +74,19 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Only compared with the names and the number of features of the fit.
+            Checked against the names and the number of features in the fit.
         layer : int, str or None, default=None
             As for `transform`.
 
         Returns
         -------
         ndarray of str of shape (n_features_out,)
-            The class in small letters, with numbers.
+            The name of the class in lower case, followed by numbers.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
-        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
+        """Return a transformer whose output is the code or that of another layer, with a copied network.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         Returns
         -------
         LayerOutput
-            Fitted already.
+            A fitted transformer.
         """
         return super().layer(self._meant(layer))
 
@@ -154,20 +154,20 @@ class BaseTransformer(Coding, NamedOptions):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Not looked at, unless ``target="y"``.
+            Ignored, unless ``target="y"``.
         sample_weight, groups : array-like of shape (n_samples,), default=None
-            Sample weights, None for equal ones; and groups of rows, which are held out as a whole.
+            Sample weights, None for equal weights; and groups of rows, which are held out as a whole.
         X_val, y_val, sample_weight_val : array-like, default=None
-            Rows to validate on, instead of rows held out of X; y_val as y.
+            Rows to validate on, instead of rows held out of X; `y_val` is like y.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str, PathLike or SavedFit, default=None
-            What a `sknet.callbacks.Checkpoint` has written, to resume from.
+            Folder or file of a `sknet.callbacks.Checkpoint` to resume from.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the estimator is as it was before.
+            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class BaseTransformer(Coding, NamedOptions):
     @available_if(has_decoder)
     @follows_namespace
     def inverse_transform(self, X: Any) -> Any:
-        """Return what the decoder makes of codes."""
+        """Reconstruct X from its codes, by the decoder."""
         check_is_fitted(self)
         model, (_, head, result) = self.model_, prediction_of(self, DECODER)
         codes = checked_codes(
@@ -210,21 +210,21 @@ class BaseTransformer(Coding, NamedOptions):
             return to_device(result(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return minus the mean loss: the larger, the better.
+        """Return the negative mean loss; larger is better.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Not looked at, unless ``target="y"``.
+            Ignored, unless ``target="y"``.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
         Returns
         -------
         float
-            Of reconstructing X (for the squared error half of the mean square), or of y.
+            Negative loss of reconstructing X, or of predicting y; the squared error is halved.
         """
         check_is_fitted(self)
         model, targets = self.model_, self._targets
@@ -249,12 +249,12 @@ class BaseTransformer(Coding, NamedOptions):
         return np.asarray(found, kind if is_real else None)
 
     def freeze(self) -> FrozenTransformer:
-        """Return a transformer without any training state: small, picklable, fast for single rows.
+        """Return a transformer without training state: small, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenTransformer
-            With the parameters as they are now.
+            A copy of the parameters as they are now.
         """
         return self._frozen_as(FrozenTransformer, self._meant(None))
 

@@ -279,7 +279,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             A raw table: a frame of pandas, polars or any library with the dataframe interchange protocol.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets; of several targets or labels a row, some may be missing, NaN.
+            Targets. If a row has several targets or labels, some of them may be missing (NaN).
         sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Weights of samples, or of targets; None for equal weights.
         X_val, y_val : frame or array-like, and array-like, default=None
@@ -653,23 +653,23 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     def integrated_gradients(
         self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50
     ) -> np.ndarray:
-        """Return how much each column contributes to the difference of an output from that of a baseline.
+        """Attribute the difference between an output and its value at a baseline to the columns.
 
-        Contributions of all that a column is encoded as are summed. Those of a row sum to the difference of
-        the outputs, up to the error of the rule, which falls with `n_steps`.
+        The contributions of all encoded features of a column are summed. Those of a row sum to the difference
+        of the outputs, up to a quadrature error that falls with `n_steps`.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             With the columns of the fit.
         baseline : frame or array-like of shape (1, n_features) or (n_samples, n_features), default=None
-            Rows that say nothing, such as a typical one; None is where all encodings are 0: medians of
-            numbers, and no level of a category.
+            Uninformative rows, such as a typical one; with None all encodings are 0: the medians of numbers,
+            and no level of a category.
         target : label, int or array-like of shape (n_samples,), default=None
-            The output: for a classifier a class label, else the number of an output or of a label; an array
-            has one for each row. None is the predicted class of each row, or the only output.
+            The output: a class label for a classifier, otherwise the index of an output or of a label; an
+            array has one for each row. None is the predicted class of each row, or the only output.
         n_steps : int, default=50
-            Points on each line.
+            Quadrature points on each line, at most 1,000.
 
         Returns
         -------
@@ -695,19 +695,19 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return which output of each row is meant."""
 
     def slim(self) -> Self:
-        """Return a copy that predicts the same and has nothing that only training needs.
+        """Return a smaller copy without training state, which makes the same predictions.
 
         Its members have no history, and `oof_prediction_` has no rows.
 
         Returns
         -------
         estimator
-            Fitted. This one stays as it is.
+            The fitted copy; this estimator is unchanged.
 
         Raises
         ------
         NotFittedError
-            If this one is not fitted.
+            If this estimator is not fitted.
         """
         check_is_fitted(self)
         other = type(self).__new__(type(self))

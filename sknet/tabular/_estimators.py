@@ -146,12 +146,12 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.oof_prediction_[rows] = found
 
     def freeze(self) -> "FrozenTabularClassifier":
-        """Return a predictor without any training state: smaller, picklable, fast for single rows.
+        """Return a predictor without training state: smaller, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenTabularClassifier
-            With the members as they are now; what it predicts has the same bits.
+            A copy of the members as they are now; its predictions are the same to the bit.
         """
         return FrozenTabularClassifier(self._frozen_parts())
 
@@ -301,7 +301,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self.oof_score_ = float(r2_score(known, found, sample_weight=weight)) if several else np.nan
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R2, the share of the targets' variance that is explained.
+        """Return the coefficient of determination of the predictions, R2.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         Returns
         -------
         float
-            At most 1, the mean over outputs.
+            At most 1; predicting the mean of y scores 0. Several outputs are averaged.
         """
         y = dense_targets(y)
         if (seen := score_weights(y, sample_weight)) is not None:
@@ -325,12 +325,12 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         return float(super().score(with_offset(X, offset), y, sample_weight))
 
     def freeze(self) -> "FrozenTabularRegressor":
-        """Return a predictor without any training state: smaller, picklable, fast for single rows.
+        """Return a predictor without training state: smaller, picklable, and fast for single rows.
 
         Returns
         -------
         FrozenTabularRegressor
-            With the members as they are now; what it predicts has the same bits.
+            A copy of the members as they are now; its predictions are the same to the bit.
         """
         return FrozenTabularRegressor(self._frozen_parts(), self._bounds)
 

@@ -103,7 +103,7 @@ class FrozenTabular(Predicts):
 
     @property
     def feature_names_in_(self) -> Any:
-        """Names of the columns of X, if the fit has seen some."""
+        """Names of the columns of X, if X in the fit had string names."""
         return self._encoder.feature_names_in_
 
     @property
@@ -114,7 +114,7 @@ class FrozenTabular(Predicts):
     _kind: str
 
     def to_python(self, path: str | os.PathLike[str], *, coverage: float | None = None) -> None:
-        """Write one Python file with functions that do what the methods do, and that need NumPy alone.
+        """Write a Python file with functions that do the same as the methods, and need only NumPy.
 
         Parameters
         ----------
@@ -122,8 +122,8 @@ class FrozenTabular(Predicts):
             The file to write: a module with `predict`, `predict_proba`, ..., which holds all members and
             their encoders. Tables are arrays, lists of rows, data frames, or dicts of columns by name.
         coverage : float, default=None
-            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
-            function where the loss has learned quantiles of another one.
+            Coverage of the file's `predict_interval`. None is 0.8; if the loss has learned quantiles of
+            another coverage, the file has no such function.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class FrozenTabular(Predicts):
         write_atomically(Path(path), [self.as_python(None, coverage).encode()])
 
     def as_python(self, layer: Any = None, coverage: float | None = None, table: Any = None) -> str:
-        """Return the text of the file that `to_python` writes; `table` writes what is done before."""
+        """Return the text of the file that `to_python` writes; `table` writes the encoding of tables."""
         from sknet.tabular._python import ensemble_file  # predictions do without
 
         if layer is not None:
@@ -167,7 +167,7 @@ class FrozenTabular(Predicts):
 
 
 class FrozenTabularClassifier(Classifies, FrozenTabular):
-    """An ensemble that only classifies: small, picklable, and with no state of a training.
+    """Ensemble that only classifies: small, picklable, and without training state.
 
     Made by ``TabularClassifier.freeze()``. For a single row all encoders are one, and all members one
     program, which is compiled at the first.
@@ -197,7 +197,7 @@ class FrozenTabularClassifier(Classifies, FrozenTabular):
 
 
 class FrozenTabularRegressor(Regresses, FrozenTabular):
-    """An ensemble that only predicts numbers: small, picklable, and with no state of a training.
+    """Ensemble that only predicts numbers: small, picklable, and without training state.
 
     Made by ``TabularRegressor.freeze()``. For a single row all encoders are one, and all members one
     program, which is compiled at the first.

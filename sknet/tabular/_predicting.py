@@ -93,7 +93,7 @@ class Classifies(Predicts):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+            The most probable label, for each column of y; a 0/1 indicator matrix if rows have several labels.
         """
         return self._answered(X, "labels", offset)
 
@@ -110,7 +110,7 @@ class Classifies(Predicts):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
-            For two classes one column, positive where the second is more likely.
+            One column for two classes, positive where the second class is more likely.
         """
         return self._answered(X, "decisions", offset)
 
@@ -149,8 +149,8 @@ class Regresses(Predicts):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit, unless
-            ``extrapolate`` is true or the fit had an offset.
+            The estimate that belongs to the loss: means, medians or quantiles, within the range of the
+            targets of the fit, unless ``extrapolate`` is true or the fit had an offset.
         """
         return self._bounded(self._answered(X, "means", offset))
 
@@ -166,7 +166,7 @@ class Regresses(Predicts):
 
     @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side."""
+        """Predict central intervals that contain a share `coverage` of the targets."""
         return self._answered(X, "interval", offset, coverage)
 
 
