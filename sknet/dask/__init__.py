@@ -1,7 +1,7 @@
 """One fit over many workers, on Dask.
 
-Estimators take Dask arrays and data frames in `fit`, `partial_fit` and `predict` as they take others; here
-is what only such fits need. Importing it needs the extra ``scikit-neural[dask]``.
+`fit`, `partial_fit` and `predict` of estimators accept Dask arrays and data frames; this module has options
+of such fits. Importing it needs the extra ``scikit-neural[dask]``.
 """
 
 from sknet._late import installing

@@ -258,30 +258,30 @@ def held_out_rows(n_rows: int, fraction: float, *, seed: int, partition: int) ->
 def batch_rows(
     sizes: Sequence[int], batch_size: int, *, seed: int, epoch: int, shuffle: bool = True
 ) -> list[Rows]:
-    """Return the rows of every batch of an epoch of a fit over workers, as places in the joined partitions.
+    """Return the rows of every batch of an epoch of a fit over workers, as indices in the joined partitions.
 
-    Each batch takes from each partition the share of its rows that is due by then, in an order that only
-    `seed`, `epoch` and the partition decide. So batches do not depend on who has which partition, and
-    a local model that is trained on these rows, one batch after the other, gets the same parameters up to
-    rounding.
+    Each batch has a proportional share of the rows of each partition, in an order that depends only on
+    `seed`, `epoch` and the partition. So batches do not depend on the distribution of partitions to workers,
+    and a local model that is trained on these batches gets the same parameters up to rounding.
 
     Parameters
     ----------
     sizes : sequence of int
-        Rows of each partition that has any.
+        Number of rows of each non-empty partition.
     batch_size : int
-        Rows of a batch, about; an epoch has ``ceil(sum(sizes) / batch_size)`` batches of nearly one size.
+        Approximate number of rows of a batch; an epoch has ``ceil(sum(sizes) / batch_size)`` batches of
+        nearly one size.
     seed : int
-        Of the fit: what ``model_.random_state`` draws by ``randint(2**31)`` once the weights are drawn.
+        Seed of the fit: the result of ``model_.random_state.randint(2**31)`` after the weights are drawn.
     epoch : int
-        From 1.
+        Number of the epoch, from 1.
     shuffle : bool, default=True
-        As the estimators' parameter.
+        As for the estimators.
 
     Returns
     -------
     list of ndarray of int
-        Row numbers, for each batch.
+        Row indices of each batch.
 
     Examples
     --------

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ExchangeError(RuntimeError):
-    """A worker of a fit does not answer any more, or has given up.
+    """A worker of a fit does not respond, or has failed.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Exchange(ABC):
     Attributes
     ----------
     rank, size : int
-        The number of this worker, from 0, and how many there are.
+        The number of this worker, from 0, and the number of workers.
 
     Examples
     --------
@@ -50,12 +50,12 @@ class Exchange(ABC):
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> None:
-        """Replace an array by the sum of those of all workers, with the same bits on each.
+        """Replace an array by its sum over all workers, with the same bits on each.
 
         Parameters
         ----------
         buffer : array of shape (n,)
-            Overwritten.
+            The array, which is overwritten.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Exchange(ABC):
         """
 
     def close(self) -> None:
-        """Take part in no more sums; workers that wait for this one get an error."""
+        """End the participation; workers that wait for this one get an error."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -83,27 +83,27 @@ _open: dict[tuple[str, int], "WorkerExchange"] = {}  # by fit and rank
 
 
 class WorkerExchange(Exchange):
-    """Sums by messages from one Dask worker to another, which pass neither scheduler nor client.
+    """Sums by direct messages between Dask workers, not by way of scheduler or client.
 
     Each worker sums one part of the array, in the order of the ranks, and sends the result to all others. So
-    each sends and receives twice the array's size in all, and waits for two messages one after the other,
-    however many workers there are.
+    each sends and receives twice the size of the array in total, and waits for two messages in succession,
+    for any number of workers.
 
     Parameters
     ----------
     worker : distributed.Worker
         This worker.
     fit : str
-        Name of the fit, the same for all.
+        Name of the fit, the same on all workers.
     rank : int
         Number of this worker.
     addresses : sequence of str
-        Of all workers.
+        Addresses of all workers.
 
     Attributes
     ----------
     seconds : float
-        Spent in sums so far.
+        Time spent in sums so far.
 
     Examples
     --------

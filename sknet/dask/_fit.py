@@ -64,27 +64,27 @@ def fit(
     exchange: MakeExchange = WorkerExchange,
     callbacks: "list[Callback] | None" = None,
 ) -> Any:
-    """Fit an estimator on Dask collections, as ``estimator.fit(X, y)`` does, with options.
+    """Fit an estimator on Dask collections, like ``estimator.fit(X, y)`` with further options.
 
     Parameters
     ----------
     estimator : MLPClassifier, MLPRegressor, NetClassifier, NetRegressor or one of `sknet.neural_network`
-        What to fit; afterwards it is like one that was fitted in this process.
+        The estimator to fit; afterwards it is like one that was fitted in this process.
     X : dask.array.Array or dask.dataframe.DataFrame of shape (n_samples, ...)
-        Inputs. Each worker trains on the partitions that it has.
+        Inputs. Each worker trains on its partitions.
     y : Dask collection or array of shape (n_samples,) or (n_samples, n_outputs)
-        Targets, divided as X is.
+        Targets, partitioned like X.
     sample_weight : Dask collection or array of shape (n_samples,), default=None
         Sample weights.
     sync_every : int, default=1
         1 averages the gradients of the workers in every step: the fit is that of one process on the same
-        batches, up to rounding. With k, each worker makes k steps on its own rows, with its share of the
-        batch, and then weights and the optimizer's state are averaged, which sends less and is another fit.
+        batches, up to rounding. With k > 1, each worker makes k steps on its own rows, with its share of the
+        batch, before weights and the optimizer's state are averaged, which sends less data and gives other
+        results.
     client : Client, default=None
-        Of the cluster; None is the one that is set.
+        Client of the cluster; None is the current one.
     exchange : callable, default=WorkerExchange
-        ``exchange(worker, fit, rank, addresses)`` is called on each worker, and returns what sums arrays over
-        them; by default messages between Dask's workers.
+        ``exchange(worker, fit, rank, addresses)`` is called on each worker, and returns an `Exchange`.
     callbacks : list of Callback, default=None
         Called in this process.
 
@@ -96,7 +96,7 @@ def fit(
     Raises
     ------
     ValueError
-        For what cannot be fitted in parts, and as `fit` of the estimator.
+        For estimators or parameters that cannot be fitted in parts, and as for `fit` of the estimator.
     TypeError
         For other estimators, and for inputs in memory.
 

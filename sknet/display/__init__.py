@@ -1,7 +1,7 @@
-"""Displays: pictures of fits, weights, gradients, learning rates, networks, intervals and attributions.
+"""Displays: plots of fits, weights, gradients, learning rates, networks, intervals and attributions.
 
-They follow scikit-learn's displays: ``from_estimator`` computes what is shown and draws it, ``plot`` draws it
-again, and the fitted attributes ``ax_`` and ``figure_`` are matplotlib's. They need the extra ``plot``.
+They follow scikit-learn's displays: ``from_estimator`` computes a display and draws it, ``plot`` draws it
+again, and the attributes ``ax_`` and ``figure_`` are matplotlib's. They need the extra ``plot``.
 """
 
 from sknet.display._graph import GraphDisplay

@@ -221,14 +221,14 @@ HEIGHT, GAP, MARGIN, LETTER = 40, 28, 12, 6.6  # of the boxes of an SVG, in pixe
 class GraphDisplay(Display):
     """Flow of data through a module, layer by layer, or a captured graph, operation by operation.
 
-    In notebooks it is shown as SVG; `to_svg` returns that, and `plot` draws the same with matplotlib. Neither
-    needs Graphviz.
+    In notebooks it is shown as SVG, which `to_svg` returns; `plot` draws it with matplotlib. Graphviz is not
+    needed.
 
     Parameters
     ----------
     nodes : list of Node
-        The boxes; sources before those that take from them. `from_module`, `from_graph` and `from_estimator`
-        make them.
+        The boxes, sources before the boxes that use them, as made by `from_module`, `from_graph` and
+        `from_estimator`.
 
     Attributes
     ----------
@@ -262,47 +262,47 @@ class GraphDisplay(Display):
     def from_module(
         cls, module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
     ) -> Self:
-        """Follow data through a module, without computing anything.
+        """Create a display of the data flow through a module, without computing values.
 
         Parameters
         ----------
         module : Module
-            Not changed, also where it is lazy.
+            The module, which is not changed, even if it is lazy.
         *inputs : tuple of int, array, or tree of those
-            What the forward pass takes: shapes, with the batch's axis, or examples.
+            Arguments of the forward pass: shapes, including the batch axis, or examples.
         dtype : dtype, default="float32"
-            Of the inputs that are shapes.
+            Dtype of the inputs that are shapes.
         training : bool, default=False
-            The mode of the pass.
+            Whether the pass is in training mode.
 
         Returns
         -------
         display
-            Not drawn yet. Layers are boxes, and so are operations between them.
+            The display, not drawn yet. Boxes are layers, and operations between them.
 
         Raises
         ------
         ShapeError
             If the inputs do not fit.
         DeviceError
-            If the forward pass reads values.
+            If the forward pass depends on values.
         """
         return cls(flow_of_module(module, *inputs, dtype=dtype, training=training))
 
     @classmethod
     @named_errors
     def from_graph(cls, graph: Graph) -> Self:
-        """Show the operations of a captured graph.
+        """Create a display of the operations of a captured graph.
 
         Parameters
         ----------
         graph : Graph
-            What `sknet.compile.capture` returns, or ``compiled_step_.gradient.graph`` of an estimator.
+            The result of `sknet.compile.capture`, or ``compiled_step_.gradient.graph`` of an estimator.
 
         Returns
         -------
         display
-            Not drawn yet.
+            The display, not drawn yet.
         """
         return cls(flow_of_graph(graph))
 
@@ -314,16 +314,16 @@ class GraphDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted on arrays; or a Pipeline that ends with one.
+            An estimator fitted on arrays, or a Pipeline that ends with one.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             As for `plot`.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
         """
         network = network_of(estimator)
         return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
@@ -335,14 +335,14 @@ class GraphDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
-            Of the boxes: passed to matplotlib's ``text``.
+            Passed to matplotlib's ``text`` for the boxes.
 
         Returns
         -------
         display
-            This one.
+            This display.
         """
         ax = self._axes(ax)
         self.boxes_, self.arrows_ = [], []

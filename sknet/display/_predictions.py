@@ -23,7 +23,7 @@ from sknet.exceptions import ShapeError
 
 
 class IntervalDisplay(Display):
-    """Predictions with the intervals in which a share of the targets is expected.
+    """Predictions with prediction intervals, and the targets.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class IntervalDisplay(Display):
     y : ndarray of shape (n_samples,), default=None
         Targets.
     coverage : float, default=None
-        The share that is expected in the intervals.
+        Nominal coverage of the intervals.
     xlabel : str, default="x"
         Name of the horizontal axis.
 
@@ -49,7 +49,7 @@ class IntervalDisplay(Display):
     points_ : matplotlib PathCollection or None
         The targets.
     coverage_ : float or None
-        The share of the targets that are inside.
+        Observed coverage: the share of the targets inside the intervals.
     ax_ : matplotlib Axes
         The axes.
     figure_ : matplotlib Figure
@@ -110,21 +110,21 @@ class IntervalDisplay(Display):
         X : array-like of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples,), default=None
-            Their targets.
+            Targets.
         coverage : float, default=0.8
             As for `predict_interval`.
         feature : int or str, default=None
-            The column of X for the horizontal axis. None is the only column, or if there are several the
-            rank of the prediction.
+            The column of X for the horizontal axis. None is the only column, or the rank of the prediction if
+            there are several.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
-            Of the band: passed to matplotlib's ``fill_between``.
+            Passed to matplotlib's ``fill_between`` for the band.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
@@ -160,14 +160,14 @@ class IntervalDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
-            Of the band: passed to matplotlib's ``fill_between``.
+            Passed to matplotlib's ``fill_between`` for the band.
 
         Returns
         -------
         display
-            This one.
+            This display.
         """
         ax = self._axes(ax)
         label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
@@ -212,12 +212,12 @@ METHODS = ("integrated_gradients", "input_gradient")
 
 
 class AttributionDisplay(Display):
-    """Attributions of rows: as images, as bars of one row, or as mean sizes over several rows.
+    """Attributions of rows: as images, as bars of one row, or as mean absolute values over several rows.
 
     Parameters
     ----------
     attributions : ndarray of shape (n_samples, n_features)
-        How much each input contributes.
+        Contribution of each input.
     feature_names : list of str, default=None
         Names of the inputs.
     image_shape : tuple of int, default=None
@@ -278,15 +278,16 @@ class AttributionDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted, a network or an ensemble for tables; or a Pipeline that ends with one, in which case
-            the attributions are those of the network's inputs. Contributions of what a `TableEncoder` or
-            ``encoder="table"`` makes of a column are summed; gradients are those of the encoded inputs.
+            A fitted network or tabular ensemble, or a Pipeline that ends with one, in which case the
+            attributions are those of the network's inputs. Contributions of the features that a
+            `TableEncoder` or ``encoder="table"`` makes of a column are summed; gradients are those of the
+            encoded inputs.
         X : array-like of shape (n_samples, n_features)
             Inputs.
         target : label, int or array-like of shape (n_samples,), default=None
             As for `integrated_gradients`.
         baseline : number or array-like, default=None
-            As for `integrated_gradients`, which alone has one.
+            As for `integrated_gradients`; `input_gradient` has no baseline.
         method : {"integrated_gradients", "input_gradient"}, default="integrated_gradients"
             The estimator's method.
         feature_names : list of str, default=None
@@ -294,14 +295,14 @@ class AttributionDisplay(Display):
         image_shape : tuple of int, default=None
             Height and width, if the inputs are the pixels of an image.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``imshow`` or ``barh``.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
@@ -333,23 +334,23 @@ class AttributionDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         n_columns : int, default=None
-            Images in a row.
+            Number of images in a row.
         most : int, default=15
-            Bars at most.
+            Maximum number of bars.
         **kwargs : dict
             Passed to matplotlib's ``imshow`` or ``barh``.
 
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
         ValueError
-            If there are other names than inputs, or inputs that are no images of `image_shape`.
+            If the numbers of names and inputs differ, or the inputs are not images of `image_shape`.
         """
         ax = self._axes(ax)
         self.image_ = self.bars_ = None

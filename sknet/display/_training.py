@@ -28,7 +28,7 @@ class LossCurveDisplay(Display):
     metric : str, default="loss"
         The column; that of the held-out rows has the prefix ``"validation_"``.
     estimator_name : str, default=None
-        Title of the picture.
+        Title of the plot.
 
     Attributes
     ----------
@@ -91,21 +91,21 @@ class LossCurveDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; or a Pipeline that ends with one. For an ensemble for tables, there is a mean curve for
-            each kind of members.
+            A fitted estimator, or a Pipeline that ends with one. A tabular ensemble has a mean curve for each
+            kind of members.
         metric : str, default="loss"
             A column of its history, such as ``"score"``.
         learning_rate : bool, default=False
             Whether to draw the learning rate, too.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
-            Of the curves: passed to matplotlib's ``plot``.
+            Passed to matplotlib's ``plot`` for the curves.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
         """
         network = network_of(estimator, or_ensemble=True)
         name, best = type(network).__name__, getattr(network, "best_epoch_", None)
@@ -119,16 +119,16 @@ class LossCurveDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         learning_rate : bool, default=False
             Whether to draw the learning rate, too.
         **kwargs : dict
-            Of the curves: passed to matplotlib's ``plot``.
+            Passed to matplotlib's ``plot`` for the curves.
 
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
@@ -227,22 +227,21 @@ class LearningRateDisplay(Display):
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the range test of a fitted estimator, or else the rates of its fit.
+        """Draw the range test of a fitted estimator, or the rates of its fit if there was no test.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with a `LearningRateFinder` among its callbacks or without; or a Pipeline that ends with
-            one.
+            A fitted estimator, with or without a `LearningRateFinder`, or a Pipeline that ends with one.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
         """
         finder = found_callback(estimator, LearningRateFinder)
         if finder is not None:
@@ -261,19 +260,19 @@ class LearningRateDisplay(Display):
         finder : LearningRateFinder
             One of a fitted estimator's ``callbacks_``.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError
-            If it has not run.
+            If the finder has not run.
         """
         if not hasattr(finder, "rates_"):
             raise ValueError(
@@ -303,25 +302,25 @@ class LearningRateDisplay(Display):
         schedules : schedule, list of schedule, or mapping of str to schedule
             Schedules, or any functions of a `Progress`; a mapping names them.
         n_steps : int, default=1000
-            Steps of the whole fit.
+            Number of steps of the whole fit.
         steps_per_epoch : int, default=100
-            Steps of an epoch, for schedules that count these.
+            Number of steps of an epoch, for schedules that depend on epochs.
         batch_size : int, default=32
-            Samples in a step, for schedules that count those of the epochs.
+            Number of samples in a step, for schedules that depend on samples.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError
-            If a number is no int from 1 to a million.
+            If a number is not an int from 1 to a million.
         """
         given = {"n_steps": n_steps, "steps_per_epoch": steps_per_epoch, "batch_size": batch_size}
         for name, value in given.items():
@@ -352,14 +351,14 @@ class LearningRateDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            This one.
+            This display.
         """
         ax = self._axes(ax)
         self.lines_ = {}

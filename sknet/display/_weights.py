@@ -24,7 +24,7 @@ class WeightsDisplay(Display):
         The parameter. Of a convolution it has the shape (filters, channels, height, width), of a linear layer
         (inputs, units).
     name : str, default=None
-        Title of the picture.
+        Title of the plot.
 
     Attributes
     ----------
@@ -71,22 +71,22 @@ class WeightsDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; or a Pipeline that ends with one.
+            A fitted estimator, or a Pipeline that ends with one.
         parameter : str, default=None
-            Its path, such as ``"0.weight"``; None is the first with two axes or more.
+            Path of the parameter, such as ``"0.weight"``; None is the first with two axes or more.
         kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
             As for `plot`.
         image_shape : tuple of int, default=None
             As for `plot`.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             As for `plot`.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
@@ -116,22 +116,22 @@ class WeightsDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
             "filters" shows an image for each filter and channel of a convolution, or for each unit of a
             linear layer if `image_shape` is given; "auto" chooses them where possible, then the matrix, then
             the histogram.
         image_shape : tuple of int, default=None
-            Height and width of the images that the inputs of a linear layer are.
+            Height and width, if the inputs of a linear layer are the pixels of images.
         n_columns : int, default=None
-            Images in a row.
+            Number of images in a row.
         **kwargs : dict
             Passed to matplotlib's ``imshow`` or ``bar``.
 
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
@@ -194,7 +194,7 @@ def _matrix(weights: Any) -> Any:
 
 
 class GradientDisplay(Display):
-    """Size of each parameter's gradient in the course of a fit, as `GradientMonitor` measured it.
+    """Norm of each parameter's gradient in the course of a fit, as measured by `GradientMonitor`.
 
     Parameters
     ----------
@@ -241,23 +241,23 @@ class GradientDisplay(Display):
     @classmethod
     @named_errors
     def from_estimator(cls, estimator: Any, *, relative: bool = False, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw what the `GradientMonitor` of a fitted estimator has measured.
+        """Draw the norms that the `GradientMonitor` of a fitted estimator has measured.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted with a `GradientMonitor` among its callbacks; or a Pipeline that ends with one.
+            An estimator that was fitted with a `GradientMonitor`, or a Pipeline that ends with one.
         relative : bool, default=False
             As for `plot`.
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            Drawn.
+            The drawn display.
 
         Raises
         ------
@@ -277,21 +277,21 @@ class GradientDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw into; None makes a figure.
+            Axes to draw into; None makes a figure.
         relative : bool, default=False
-            Divide each norm by that of the parameter.
+            Whether to divide each norm by that of the parameter.
         **kwargs : dict
             Passed to matplotlib's ``plot``.
 
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
         ValueError
-            If norms are to be divided by those of the parameters, which are not known.
+            If `relative` is true and the norms of the parameters are not known.
         """
         if relative and self.weight_norms is None:
             raise ValueError("relative=True needs weight_norms, the norms of the parameters")

@@ -35,9 +35,9 @@ INCLUDE = ("all", "predict")
 def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> None:
     """Write an estimator, a model or a network to a file that executes no code when it is loaded.
 
-    The file has the safetensors format: any reader of that format finds its arrays. Everything else is JSON
-    text in its header, with the versions of the libraries that wrote it, and a checksum covers every byte.
-    It is written under another name, flushed to disk and renamed, so it is never incomplete. With
+    The file has the safetensors format, so that other readers of this format find the arrays. Everything else
+    is JSON text in its header, with the versions of the libraries that wrote it, and a checksum covers every
+    byte. The file is written under another name, flushed to disk and renamed, so it is never incomplete. With
     ``include="predict"``, the text is compressed.
 
     Parameters
@@ -49,12 +49,12 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
         The file; replaced if it exists.
     include : {"all", "predict"}, default="all"
         "all" keeps everything, so that training continues with the same bits. "predict" stores the result of
-        `slim`: parameters without the optimizer's state.
+        `slim`: parameters without training state.
 
     Raises
     ------
     TypeError
-        If a part of it cannot be stored, such as a function without a name; names the part.
+        If a part cannot be stored, such as a function without a name; the message names it.
     ValueError
         If `include` is neither, or a parameter of a loss or an optimizer is invalid.
     ImportError
@@ -154,9 +154,9 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
         If the file is damaged (every byte is checked), was not written by `save`, was written by a newer
         sknet, or names a class that is neither sknet's nor trusted; the message says which.
     ImportError
-        If it holds a Pipeline but skops is not installed.
+        If the file holds a Pipeline and skops is not installed.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Notes
     -----
@@ -224,7 +224,7 @@ def _check_schema(document: Any) -> None:
 
 
 def trusted_types() -> list[str]:
-    """Return the names of sknet's classes and functions, as ``skops.io.load`` takes them.
+    """Return the names of sknet's classes and functions, for the argument `trusted` of ``skops.io.load``.
 
     Returns
     -------

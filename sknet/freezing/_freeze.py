@@ -60,10 +60,10 @@ def freeze(estimator: Any) -> Any:
     Returns
     -------
     FrozenPipeline
-        Has the estimator's methods that predict or transform. It takes arrays, lists of rows and frames of
-        pandas, polars and Arrow, whose columns are matched by name. It is thread-safe, and can be pickled and
-        saved by `sknet.save`. Of an estimator alone that was fitted to something else than tables, such as
-        images or sequences, it is what the estimator's `freeze` returns.
+        A predictor with the estimator's methods that predict or transform. It takes arrays, lists of rows and
+        frames of pandas, polars and Arrow, whose columns are matched by name. It is thread-safe, and can be
+        pickled and saved by `sknet.save`. For a single estimator of other inputs than tables, such as images
+        or sequences, the result of its method `freeze`.
 
     Raises
     ------

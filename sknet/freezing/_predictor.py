@@ -218,7 +218,7 @@ class FrozenPipeline:
 
     @available_if(_has("predict_set"))
     def predict_set(self, X: Any, coverage: float = 0.9, **params: Any) -> Any:
-        """Return sets of classes for X; `params` are passed to the last step."""
+        """Return sets of classes with this `coverage` for X; `params` are passed to the last step."""
         return self._last.predict_set(self._before(X), coverage, **params)
 
     @available_if(_has("predict_std"))
@@ -233,7 +233,7 @@ class FrozenPipeline:
 
     @available_if(_has("predict_interval"))
     def predict_interval(self, X: Any, coverage: float = 0.8, **params: Any) -> Any:
-        """Return the bounds of the share `coverage` of targets; `params` are passed to the last step."""
+        """Return bounds of targets with this `coverage` for X; `params` are passed to the last step."""
         return self._last.predict_interval(self._before(X), coverage, **params)
 
     @available_if(_has("transform"))

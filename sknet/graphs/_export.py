@@ -43,7 +43,7 @@ class GraphModule(Module):
     Raises
     ------
     GraphError
-        If names, shapes or dtypes of the values are not those of the graph.
+        If names, shapes or dtypes of the values differ from those of the graph.
 
     Notes
     -----
@@ -129,7 +129,7 @@ class GraphModule(Module):
         return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write it to a file at `path` that runs nothing when loaded, as ``sknet.save(module, path)``."""
+        """Write it to a file at `path`, like ``sknet.save(module, path)``; loading executes no code."""
         above("save")(self, path)
 
     def __repr__(self) -> str:
@@ -227,9 +227,9 @@ def export(
     any_rows : bool, default=True
         Whether the first axis of each array may have any length; False fixes the example's shapes.
     unroll : bool, default=False
-        Whether Python may read the example's values. If so, branches, loops and numbers are silently frozen
-        as they are for the example, whose shapes are fixed too. Otherwise reading a value is an error that
-        names the line.
+        Whether Python may read the example's values. If so, branches, loops and numbers are silently fixed as
+        they are for the example, and so are its shapes. Otherwise reading a value is an error that names the
+        line.
 
     Returns
     -------
@@ -239,8 +239,8 @@ def export(
     Raises
     ------
     CaptureError
-        If the function does something that a graph would freeze, such as a Python branch on a value, or if
-        its operations depend on the number of rows.
+        If the function depends on values in a way that a graph would fix, such as a Python branch on a value,
+        or if its operations depend on the number of rows.
     StateError
         If the module is lazy and has not seen an input.
 

@@ -58,35 +58,36 @@ def cross_validate(
     Parameters
     ----------
     estimator : estimator
-        Of any kind; fits of one that is or has a network of sknet run in threads, and share what they can.
+        Any estimator; fits of those that contain a network of sknet run in threads, and share programs and
+        memory.
     X : array-like of shape (n_samples, ...), or dict of those
         Inputs; several by the names of a network's arguments.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
         Targets.
     groups : array-like of shape (n_samples,), default=None
-        For the splitter.
+        Groups for the splitter.
     scoring : str, callable, list, tuple, dict or None, default=None
-        scikit-learn scorers; None uses the estimator's `score`. Where targets of y are missing, scorers
-        return the mean over targets of the score of the rows that have each, as `target_scorer` does.
+        scikit-learn scorers; None uses the estimator's `score`. If values in y are missing, scorers are
+        wrapped by `target_scorer`.
     cv : int, splitter, iterable or None, default=None
-        None is 5 folds.
+        Splitter or number of folds; None is 5 folds.
     n_jobs : int or None, default=None
         Number of parallel fits.
     verbose : int, default=0
-        As scikit-learn's.
+        As in scikit-learn.
     params : dict, default=None
-        For the estimator's `fit`, the scorers and the splitter.
+        Parameters for the estimator's `fit`, the scorers and the splitter.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's, for fits in processes.
+        As in scikit-learn, for fits in processes.
     return_train_score, return_estimator, return_indices : bool, default=False
-        What to return besides test scores and times.
+        Whether to return training scores, fitted estimators or indices of rows as well.
     error_score : "raise" or float, default=nan
-        Score where a fit fails.
+        Score if a fit fails; "raise" raises the error.
 
     Returns
     -------
     dict
-        As scikit-learn's: "test_score", "fit_time", ...
+        As in scikit-learn: "test_score", "fit_time", ...
 
     Raises
     ------
@@ -203,25 +204,25 @@ def cross_val_predict(
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
         Targets.
     groups : array-like of shape (n_samples,), default=None
-        For the splitter.
+        Groups for the splitter.
     cv : int, splitter, iterable or None, default=None
-        None is 5 folds.
+        Splitter or number of folds; None is 5 folds.
     n_jobs : int or None, default=None
         Number of parallel fits.
     verbose : int, default=0
-        As scikit-learn's.
+        As in scikit-learn.
     params : dict, default=None
-        For the estimator's `fit` and the splitter.
+        Parameters for the estimator's `fit` and the splitter.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's, for fits in processes.
+        As in scikit-learn, for fits in processes.
     method : str, default="predict"
         The method that predicts, such as "predict_proba".
 
     Returns
     -------
     ndarray of shape (n_samples, ...)
-        The predictions; a list of those where the method returns a list, and for targets of several heads a
-        dict, or a frame as y is one.
+        The predictions; a list of arrays if the method returns a list, and for targets of several heads a
+        dict, or a frame if y is one.
 
     Raises
     ------

@@ -92,8 +92,8 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
         One in `factor` candidates continues to the next rung, for `factor` times the epochs. Small factors
         have many rungs, where continuing saves most.
     min_resources : {"exhaust", "smallest"} or int, default="exhaust"
-        Epochs of the first rung. "exhaust" is the most for which the last rung has at most `max_resources`;
-        "smallest" is 1.
+        Epochs of the first rung. "exhaust" is the largest number for which the last rung has at most
+        `max_resources`; "smallest" is 1.
     random_state : int, RandomState instance or None, default=None
         Determines the rows of a rung, for ``resource="n_samples"``.
 
@@ -101,17 +101,17 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     ----------
     cv_results_ : dict
         Scores, times and parameters of each candidate in each rung, with "iter" and "n_resources". A
-        "mean_fit_time" is that of the additional epochs.
+        "mean_fit_time" contains only the additional epochs.
     best_estimator_, best_params_, best_score_, best_index_
         The best candidate of the last rung.
     n_candidates_, n_resources_ : list of int
         Candidates and epochs of each rung.
     n_iterations_, n_required_iterations_, n_possible_iterations_, n_remaining_candidates_ : int
-        As scikit-learn's.
+        As in scikit-learn.
     max_resources_, min_resources_ : int
-        Epochs.
+        Largest and smallest number of epochs.
     scorer_, n_splits_, refit_time_, multimetric_
-        As scikit-learn's.
+        As in scikit-learn.
 
     Warns
     -----
@@ -122,8 +122,8 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
 
     Notes
     -----
-    The end of a rung does not warn: only the last fit, on all rows, may warn that it has not converged. The
-    steps of a Pipeline before the network are fitted once per fold for all candidates with the same
+    Fits that end with a rung do not warn: only the last fit, on all rows, may warn that it has not converged.
+    The steps of a Pipeline before the network are fitted once per fold for all candidates with the same
     parameters of these steps, unless the Pipeline has its own ``memory``.
 
     Examples
@@ -176,15 +176,15 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
     n_candidates : int or "exhaust", default="exhaust"
         Number of candidates; "exhaust" draws as many as the last rung needs to reach `max_resources`.
     min_resources : {"exhaust", "smallest"} or int, default="smallest"
-        Epochs of the first rung. "smallest" is 1; "exhaust" is the most for which the last rung has at most
-        `max_resources`.
+        Epochs of the first rung. "smallest" is 1; "exhaust" is the largest number for which the last rung has
+        at most `max_resources`.
     random_state : int, RandomState instance or None, default=None
         Determines the candidates, and with ``resource="n_samples"`` the rows.
 
     Attributes
     ----------
     cv_results_ : dict
-        As in `HalvingGridSearchCV`, and so are all others.
+        As in `HalvingGridSearchCV`, like all other attributes.
 
     Warns
     -----
@@ -248,9 +248,9 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``.
     max_resources : int or "auto", default="auto"
-        The most epochs of a candidate. "auto" is the estimator's own `max_iter`.
+        Maximum number of epochs of a candidate. "auto" is the estimator's own `max_iter`.
     min_resources : int, default=1
-        The fewest epochs of a first rung.
+        Minimum number of epochs of a first rung.
 
     Attributes
     ----------
@@ -260,13 +260,13 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     brackets_ : list of dict
         For each bracket its number, "n_candidates" and "n_resources" of its rungs.
     best_estimator_, best_params_, best_score_, best_index_
-        The best of the candidates that were trained longest.
+        The best of the candidates that were trained for the largest number of epochs.
     n_candidates_, n_resources_ : list of int
         Candidates and epochs of each rung, bracket after bracket.
     max_resources_, min_resources_ : int
-        Epochs.
+        Largest and smallest number of epochs.
     scorer_, n_splits_, refit_time_, multimetric_
-        As of scikit-learn's searches.
+        As in scikit-learn's searches.
 
     Warns
     -----

@@ -50,10 +50,10 @@ class IndexableDict(dict[str, Any]):
 
 
 def indexable(X: Any) -> Any:
-    """Return inputs or targets, also a dict of arrays, as an object whose rows scikit-learn can take.
+    """Return inputs or targets, such as a dict of arrays, as an object that scikit-learn can index by rows.
 
-    The searches and cross-validation of this package do so on their own. Functions of scikit-learn, such as
-    ``cross_val_score`` or ``learning_curve``, take what this function returns.
+    Searches and cross-validation of this package need no such call. For functions of scikit-learn, such as
+    ``cross_val_score`` or ``learning_curve``, pass the result.
 
     Parameters
     ----------

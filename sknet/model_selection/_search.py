@@ -395,7 +395,7 @@ def _undone(fit: Any) -> Any:
 
 
 class Search(PlainNumbers, BaseSearchCV):
-    """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones.
+    """Base of searches like scikit-learn's, whose evaluations reuse results of earlier ones.
 
     Parameters
     ----------
@@ -408,29 +408,30 @@ class Search(PlainNumbers, BaseSearchCV):
     n_jobs : int or None, default=None
         Number of parallel fits, by joblib; states are sent to and from processes.
     refit : bool or callable, default=True
-        Fit the best candidate on all rows.
+        Whether to fit the best candidate on all rows.
     cv : int, splitter or iterable, default=5
-        Must yield the same folds each time.
+        Splitter or number of folds; it must yield the same folds each time.
     verbose : int, default=0
-        As scikit-learn's.
+        As in scikit-learn.
     pre_dispatch : int or str, default="2*n_jobs"
-        As scikit-learn's, for fits in processes.
+        As in scikit-learn, for fits in processes.
     error_score : "raise" or float, default=nan
-        Score of a candidate whose fit fails.
+        Score of a candidate whose fit fails; "raise" raises the error.
     return_train_score : bool, default=True
         Whether to score the training rows, too.
     param_distributions : dict or list of dict
-        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
+        Lists or SciPy distributions of parameters, as in `sklearn.model_selection.ParameterSampler`.
     random_state : int, RandomState instance or None, default=None
         Determines the candidates.
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
         of scikit-learn, such as ``"n_samples"``, restarts candidates.
     max_resources : int or "auto", default="auto"
-        The most epochs of a candidate. "auto" is the estimator's own `max_iter`; for ``"n_samples"`` all
-        rows.
+        Maximum number of epochs of a candidate. "auto" is the estimator's own `max_iter`; for ``"n_samples"``
+        all rows.
     aggressive_elimination : bool, default=False
-        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
+        Whether to repeat rungs with the first number of epochs until few enough candidates are left;
+        repetitions cost nothing here.
     factor : int or float, default=3
         One in `factor` candidates continues to the next rung, for `factor` times the epochs.
     """
@@ -478,13 +479,13 @@ class Search(PlainNumbers, BaseSearchCV):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Targets.
         **params : dict
-            For the estimator's `fit`, the scorers and the splitter, as in scikit-learn: an array with an
-            entry for each row is split like X, and `groups` is for the splitter.
+            Parameters for the estimator's `fit`, the scorers and the splitter, as in scikit-learn: an array
+            with an entry for each row is split like X, and `groups` is for the splitter.
 
         Returns
         -------
         self
-            With the attributes of scikit-learn's search.
+            The fitted search, with the attributes of scikit-learn's.
         """
         scorers, refit_metric = self._get_scorers()
         X, y = utils.indexable(X, y)
@@ -586,7 +587,7 @@ class GridSearchCV(Grid, Search):
     Parameters
     ----------
     estimator : estimator
-        Of any kind; only a Pipeline has steps to share.
+        Any estimator; the fitted first steps of a Pipeline are shared.
     scoring : str, callable, list, tuple, dict or None, default=None
         scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
@@ -595,23 +596,24 @@ class GridSearchCV(Grid, Search):
     refit : bool, str or callable, default=True
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
-        None is 5 folds.
+        Splitter or number of folds; None is 5 folds.
     return_train_score : bool, default=False
         Whether to score the training rows, too.
 
     Attributes
     ----------
     cv_results_ : dict
-        As scikit-learn's; a "mean_fit_time" has the time of shared steps only where they were fitted.
+        As in scikit-learn; a "mean_fit_time" contains the time of shared steps only for the candidate that
+        fitted them.
     best_estimator_, best_params_, best_score_, best_index_
         The best candidate.
     scorer_, n_splits_, refit_time_, multimetric_
-        As scikit-learn's.
+        As in scikit-learn.
 
     Notes
     -----
-    A step that draws random numbers without a seed draws them once for all candidates. A Pipeline with its
-    own ``memory`` keeps it, and shares nothing else.
+    A shared step without a `random_state` draws its random numbers once for all candidates. A Pipeline with
+    its own ``memory`` uses it instead.
 
     Examples
     --------
@@ -637,7 +639,7 @@ class RandomizedSearchCV(Randomized, Search):
     Parameters
     ----------
     estimator : estimator
-        Of any kind; only a Pipeline has steps to share.
+        Any estimator; the fitted first steps of a Pipeline are shared.
     n_iter : int, default=10
         Number of candidates.
     scoring : str, callable, list, tuple, dict or None, default=None
@@ -648,14 +650,14 @@ class RandomizedSearchCV(Randomized, Search):
     refit : bool, str or callable, default=True
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
-        None is 5 folds.
+        Splitter or number of folds; None is 5 folds.
     return_train_score : bool, default=False
         Whether to score the training rows, too.
 
     Attributes
     ----------
     cv_results_ : dict
-        As in `GridSearchCV`, and so are all others.
+        As in `GridSearchCV`, like all other attributes.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def export(
     dtype: DTypeLike | None = None,
     coverage: float | None = None,
 ) -> Any:
-    """Return a module or a fitted estimator as an ONNX model, and write it to a file.
+    """Export a module or a fitted estimator to an ONNX model, and write it to a file.
 
     Parameters
     ----------
@@ -69,17 +69,17 @@ def export(
         The file to write; None for no file.
     example : array, tuple of arrays or dict of str to array, each of shape (n_samples, ...), default=None
         Example inputs, which determine dtypes and the lengths of axes. The model takes any number of rows,
-        and any length of an axis of which the module takes any, such as the steps of sequences: such axes
+        and any length of other axes for which the module does, such as the steps of sequences: these axes
         have names in the model. Several inputs are a tuple in the order of the arguments of `forward`, or a
-        dict by name. An estimator knows its inputs; it needs an example only if axes that the model cannot
-        leave free have other lengths than in the fit. A `Graph` or `GraphModule` needs none.
+        dict by name. An estimator needs an example only if axes that the model must fix have other lengths
+        than in the fit. A `Graph` or `GraphModule` needs none.
     dtype : {"float16", "float32", "float64"}, default=None
-        The floating-point dtype of the model. None is that of a module; for estimators float32, also of those
-        fitted in float64: inputs beyond seven digits need ``dtype="float64"``. Predictions of targets that
-        were standardized have the precision of these targets.
+        The floating-point dtype of the model. None is that of a module, and float32 for estimators, even if
+        they were fitted in float64: inputs with more than seven digits need ``dtype="float64"``. Predictions
+        of standardized targets have the precision of these targets.
     coverage : float in (0, 1), default=None
-        Share of targets within the bounds, or the sets, that the model returns beside predictions, for an
-        estimator with `predict_interval` or `predict_set`; None for no bounds.
+        Coverage of intervals or sets that the model returns besides predictions, for an estimator with
+        `predict_interval` or `predict_set`; None for no intervals or sets.
 
     Returns
     -------
@@ -87,18 +87,18 @@ def export(
         With opset 20. Inputs of a module have the names of `forward`'s arguments; outputs are "output", or
         "output_0", "output_1", ... An estimator's input is "X", or several have their names. A raw table
         (``encoder="table"``, a `TableEncoder`, `TabularClassifier`, `TabularRegressor`) is one input, "X", if
-        all columns are numbers, else one of shape (n_samples, 1) for each column, by its name: numbers, NaN
-        where missing; texts, empty where missing; int64 or bool for integer levels and truth values; dates
-        as microseconds since 1970 in int64, the smallest number where missing. An estimator's outputs
-        have the names that skl2onnx uses: for a classifier "label", integers or strings, and
-        "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; for
-        a regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
+        all columns are numbers, otherwise one input of shape (n_samples, 1) for each column, by its name:
+        numbers, NaN where missing; strings, empty where missing; int64 or bool for integer levels and
+        booleans; dates as microseconds since 1970 in int64, the smallest number where missing. An estimator's
+        outputs have the names that skl2onnx uses: for a classifier "label", integers or strings, and
+        "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; for a
+        regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
         "variable". For several columns of labels, probabilities have shape (n_columns, n_samples,
         most_classes), padded with 0 for columns with fewer classes. A network with several heads has an
         output by the name of each, and for classes another, as "kind_probabilities". An estimator that was
-        fitted with an offset has one more input, "offset", of shape (n_samples, n_outputs) and with zeros
-        where nothing is to be added. With `coverage`, a regressor has outputs "lower" and "upper", of shape
-        (n_samples, n_outputs), and a classifier "set", a bool for each row and class.
+        fitted with an offset has one more input, "offset", of shape (n_samples, n_outputs) in which 0 adds
+        nothing. With `coverage`, a regressor has outputs "lower" and "upper", of shape (n_samples,
+        n_outputs), and a classifier "set", a bool for each row and class.
 
     Raises
     ------
@@ -109,17 +109,17 @@ def export(
     NotFittedError
         If the estimator is not fitted.
     TypeError, ValueError
-        If the example is not a valid input, labels are neither integers nor strings, or there are no bounds
-        of this coverage.
+        If the example is not a valid input, labels are neither integers nor strings, or the estimator has no
+        intervals or sets of this coverage.
     CaptureError
-        If the network cannot be captured, uses an operation that ONNX does not have, or does different
-        operations for different numbers of rows.
+        If the network cannot be captured, uses an operation that ONNX does not have, or has operations that
+        depend on the number of rows.
 
     Warns
     -----
     UserWarning
-        If an estimator takes sequences of other lengths than those of the fit, and the model does not, or if
-        the dtype of the model's inputs rounds a column by more than a hundredth of its deviation.
+        If an estimator takes sequences of other lengths than in the fit and the model does not, or if the
+        dtype of the model's inputs rounds a column by more than a hundredth of its standard deviation.
 
     Notes
     -----

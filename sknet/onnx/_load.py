@@ -28,30 +28,30 @@ DTYPES = (
 
 @named_errors
 def load(path: str | os.PathLike[str]) -> "Network":
-    """Return the network in an ONNX file as a module, which can be trained further.
+    """Load the network in an ONNX file as a module, which can be trained further.
 
     Parameters
     ----------
     path : path-like
-        A file by `export`, or by another program that uses the same operators.
+        A file of `export`, or of another program that uses the same operators.
 
     Returns
     -------
     Network
-        In training mode. Weights are parameters, in the order of the file.
+        The module, in training mode. Weights are parameters, in the order of the file.
 
     Raises
     ------
     ImportError
         If the library onnx is not installed.
     LoadError
-        If the file is damaged or no ONNX model, or has an opset, operator, attribute or type that is not
-        supported; the message names it. Operators whose inputs are only known in a pass raise it there.
+        If the file is damaged or not an ONNX model, or has an opset, operator, attribute or type that is not
+        supported; the message names it. Operators whose inputs are only known in a forward pass raise it
+        there.
 
     Notes
     -----
-    Weights in files of their own are read from the model's folder, which they must not leave. Opsets 7 to 28
-    are read.
+    External weight files are read only from the folder of the model. Opsets 7 to 28 are read.
 
     Examples
     --------
@@ -103,16 +103,16 @@ def _is_constant(name: str, producer: str) -> bool:
 
 
 class Network(nn.Module):
-    """A network that was read from an ONNX file.
+    """Network that was read from an ONNX file.
 
     Parameters
     ----------
     nodes : sequence of Node
-        Its operators, in order.
+        Operators, in order.
     inputs, outputs : sequence of str
         Names of inputs and outputs.
     weights : mapping of str to ndarray
-        Its parameters by their names in the file; a dot becomes an underscore.
+        Parameters by their names in the file; a dot becomes an underscore.
     constants : mapping of str to ndarray
         Arrays that are not trained.
 

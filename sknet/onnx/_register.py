@@ -44,8 +44,8 @@ WIDENED = {"Cast": 13, "ConstantOfShape": 9, "Equal": 13, "Identity": 14, "Resha
 def register(*classes: type) -> None:
     """Register converters for sknet's estimators with skl2onnx.
 
-    Then ``skl2onnx.to_onnx(pipeline, X[:1])`` converts scalers, encoders and network to one model, for any
-    number of rows. The network computes in double precision if its input is double, otherwise in single.
+    Afterwards, ``skl2onnx.to_onnx(pipeline, X[:1])`` converts scalers, encoders and network to one model, for
+    any number of rows. The network computes in double precision if its input is double, otherwise in single.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def register(*classes: type) -> None:
     Outputs are those of `export`. As for scikit-learn's classifiers, skl2onnx turns probabilities into dicts
     (ZipMap) unless it is told ``options={"zipmap": False}``; "columns" gives an output for each class,
     ``"nocl": True`` indices instead of labels, ``"output_class_labels": True`` the labels as another output,
-    and ``"raw_scores": True`` what `decision_function` returns in place of probabilities, of two classes for
-    each of them. The steps of a pipeline pass on no offset, which is 0.
+    and ``"raw_scores": True`` the values of `decision_function` instead of probabilities, with a column for
+    each of two classes. Models of pipelines have no offset.
 
     Examples
     --------
