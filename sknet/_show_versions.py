@@ -24,7 +24,7 @@ def show_versions() -> None:
     Notes
     -----
     Native code is a compiled extension of sknet. Where it was not built, since there was no C compiler, all
-    steps run on NumPy's plan, which is slower, and the last lines say why.
+    steps run on NumPy alone, which is slower, and the last lines say why.
 
     Examples
     --------

@@ -458,8 +458,8 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
     def slim(self) -> Self:
         """Return a smaller copy without training state, which makes the same predictions.
 
-        Its pickle takes about 3 kB besides the parameters. It has no history, and a fit that continues it
-        begins with a new state of the optimizer and with full patience.
+        Its pickle takes 2 to 3 kB besides the parameters of a small network. It has no history, and a fit
+        that continues it begins with a new state of the optimizer and with full patience.
 
         Returns
         -------

@@ -217,7 +217,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         offset: Any = None,
         offset_val: Any = None,
     ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state."""
+        """Continue training for one epoch on some rows; pass all `classes` in the first call."""
         classes = as_host(classes)
         if ignored_label(self) is not None and classes is not None and not _has_columns(classes):
             classes = np.asarray(classes)[counted_labels(classes, ignored_label(self))]
@@ -245,7 +245,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any) -> Any:
-        """Predict probabilities."""
+        """Predict probabilities of the classes, in the order of `classes_`."""
         return self._answered(X, "probabilities")
 
     @available_if(gives_probabilities)
@@ -338,7 +338,7 @@ class Decisions(BaseClassifier):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict probabilities."""
+        """Predict probabilities of the classes, in the order of `classes_`."""
         return self._answered(with_offset(X, offset), "probabilities")
 
     @available_if(gives_probabilities)

@@ -173,7 +173,7 @@ class UncertainRegressor(BaseRegressor):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         return_std : bool, default=False
-            Whether to return standard deviations as well, with the loss ``"gaussian_nll"``.
+            Whether to return standard deviations as well, of an ensemble or with the loss ``"gaussian_nll"``.
         offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Numbers added to the outputs of a network that was fitted with an offset; None adds 0.
 
@@ -187,7 +187,7 @@ class UncertainRegressor(BaseRegressor):
         Raises
         ------
         ValueError
-            If `return_std` is true and the loss is another one.
+            If `return_std` is true for a single network with another loss.
         """
         X = with_offset(X, offset)
         prediction = self._answered(X, "means")
@@ -254,7 +254,7 @@ class UncertainRegressor(BaseRegressor):
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
+        """Predict standard deviations, of an ensemble or with the loss ``"gaussian_nll"``."""
         return self._answered(with_offset(X, offset), "deviations")
 
     @available_if(gives_quantiles)

@@ -244,7 +244,7 @@ class SequenceClassifier(SequenceFit, Decisions):
     @available_if(gives_probabilities)
     @follows_namespace
     def predict_proba(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict probabilities."""
+        """Predict probabilities of the classes, in the order of `classes_`."""
         return super().predict_proba(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_probabilities)
@@ -335,7 +335,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         X, lengths, offset
             Inputs and an offset, as for `fit`.
         return_std : bool, default=False
-            Whether to return standard deviations as well, with the loss ``"gaussian_nll"``.
+            Whether to return standard deviations as well, of an ensemble or with the loss ``"gaussian_nll"``.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         Raises
         ------
         ValueError
-            If `return_std` is true and the loss is another one.
+            If `return_std` is true for a single network with another loss.
         """
         return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
@@ -361,7 +361,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
     @available_if(gives_deviations)
     @follows_namespace
     def predict_std(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
+        """Predict standard deviations, of an ensemble or with the loss ``"gaussian_nll"``."""
         return super().predict_std(with_lengths(X, lengths), offset=offset)
 
     @available_if(gives_quantiles)

@@ -116,7 +116,7 @@ class Classifies(Predicts):
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict probabilities, which are calibrated by a temperature for each kind of members."""
+        """Predict probabilities in the order of `classes_`, calibrated by a temperature for each kind."""
         return self._answered(X, "probabilities", offset)
 
     @available_if(gives_probabilities)
@@ -156,7 +156,7 @@ class Regresses(Predicts):
 
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``."""
+        """Predict standard deviations, with the loss ``"gaussian_nll"``."""
         return self._answered(X, "deviations", offset)
 
     @available_if(gives_quantiles)
