@@ -62,7 +62,7 @@ def needed() -> Core:
         raise RuntimeError(
             f"native='always' needs sknet's compiled extension, which this installation lacks: {reason()}. "
             "It is built by an installation from source where there is a C compiler, and comes with wheels; "
-            "with native='auto' or 'never', steps run on NumPy's plan"
+            "with native='auto' or 'never', steps run on NumPy alone"
         )
     return found
 

@@ -334,7 +334,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Returns
     -------
     object
-        What the function returns.
+        Result of the function.
 
     Raises
     ------

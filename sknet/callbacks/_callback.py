@@ -231,10 +231,9 @@ Answer: TypeAlias = Literal["stop"] | None
 class Callback(ParameterObject):
     """Base class of callbacks: objects whose hooks a fit calls.
 
-    A custom callback defines the hooks it needs. `__init__` only stores parameters, as in an estimator: a
-    fit works with clones, so that one object can serve many fits, even concurrently. The estimator's
-    `callbacks_` are the clones of its last fit, with their results; names of result attributes end with an
-    underscore.
+    A custom callback defines the hooks it needs. `__init__` only stores parameters, as in an estimator: a fit
+    works with clones, so that one object can serve many fits, even concurrently. The estimator's `callbacks_`
+    are the clones of its last fit, with their results; names of result attributes end with an underscore.
 
     A hook returns None, or ``"stop"`` to end the fit normally, keeping its result. A hook that raises ends
     the fit with that error, and leaves the estimator unchanged.

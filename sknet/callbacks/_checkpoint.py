@@ -49,8 +49,8 @@ class Checkpoint(Callback):
         ``previous.safetensors`` the one before, ``best.safetensors`` that of the best epoch so far, by the
         monitored metric (`FitView.monitor`).
     every : int or str, default=1
-        How often to save: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``. With
-        steps and times, states are also saved within an epoch, between two blocks of steps. The end of a
+        Interval between saves: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``.
+        With steps and times, states are also saved within an epoch, between two blocks of steps. The end of a
         fit is always saved.
     resume : bool or "fall_back", default=False
         Whether to resume from the folder; if it is empty, a new fit starts. If the last file is damaged,

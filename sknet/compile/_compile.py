@@ -307,7 +307,7 @@ class Compiled:
         """Return the same function in the same memory, but reading other arrays.
 
         `slots` are structured like the arguments, with None where this function's own slot is to be used.
-        Those that are not donated are only read, and may be read-only. Running either overwrites the result
+        Slots that are not donated are only read, and may be read-only. Running either overwrites the result
         of the other.
 
         Raises

@@ -391,9 +391,9 @@ class Shaped:
     Parameters
     ----------
     shape : tuple of int
-        Of the value.
+        Shape of the value.
     dtype : dtype
-        Of the value.
+        Dtype of the value.
 
     Examples
     --------

@@ -79,7 +79,7 @@ def fit(
     sync_every : int, default=1
         1 averages the gradients of the workers in every step: the fit is that of one process on the same
         batches, up to rounding. With k > 1, each worker makes k steps on its own rows, with its share of the
-        batch, before weights and the optimizer's state are averaged, which sends less data and gives other
+        batch, before weights and the optimizer's state are averaged, which sends less and gives other
         results.
     client : Client, default=None
         Client of the cluster; None is the current one.

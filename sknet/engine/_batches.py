@@ -328,8 +328,7 @@ class Batches:
     def in_a_row(self, order: Any, first: int, most: int) -> int:
         """Return the number of consecutive batches with the shape of batch `first` and a non-zero weight.
 
-        The number is `most` at most, for an `order` as in `part`; 0 if all rows of the first batch have zero
-        weight.
+        The number is `most` at most, for an `order` as in `part`; 0 if the first batch has no weight.
         """
         chosen, n_rows = self.part(order, first)
         whole = self.alike[0][2] if self.alike[0][1] == n_rows else first + 1

@@ -111,8 +111,7 @@ class Model(ForeignAttributes):
         The dtype of parameters and computation. With the last three, parameters, losses and updates are
         float32; on a GPU, matrix products round their factors to mantissas of 10 or 7 bits, and add in
         float32; with "tf32x3", a large product is three products in tf32, with nearly the accuracy of
-        float32. With "bfloat16", a large network on a GPU also stores activations and their gradients in 16
-        bits.
+        float32. With "bfloat16", a large network on a GPU also stores activations and gradients in 16 bits.
     device : str or Device, default="cpu"
         The device to compute on.
     random_state : int, RandomState instance or None, default=None
@@ -984,8 +983,7 @@ class Model(ForeignAttributes):
     def epoch_ended(self, *, plateau: bool = False) -> None:
         """Count an epoch, for schedules that depend on epochs.
 
-        An epoch without steps is not counted: a call before the first step only begins the counting of
-        epochs.
+        An epoch without steps is not counted: a call before the first step only starts the counting.
 
         Parameters
         ----------

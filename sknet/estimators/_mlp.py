@@ -264,6 +264,11 @@ class MLPClassifier(NamedPerceptron, Decisions):
         Number of layers, the input included; number of outputs; and the function that turns them into
         probabilities.
 
+    See Also
+    --------
+    sknet.NetClassifier : Classification by any other network.
+    sknet.TabularClassifier : Ensembles for raw tables, without tuning.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -351,6 +356,11 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     n_layers_, n_outputs_, out_activation_ : int, int, str
         Number of layers, the input included; number of outputs; and the function that turns them into
         predictions.
+
+    See Also
+    --------
+    sknet.NetRegressor : Regression by any other network.
+    sknet.TabularRegressor : Ensembles for raw tables, without tuning.
 
     Notes
     -----

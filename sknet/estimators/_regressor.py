@@ -260,11 +260,17 @@ class UncertainRegressor(BaseRegressor):
     @available_if(gives_quantiles)
     @follows_namespace
     def predict_quantiles(self, X: Any, *, offset: Any = None) -> Any:
-        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross."""
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
+
+        The result has shape (n_samples, n_quantiles), or (n_samples, n_quantiles, n_outputs).
+        """
         return self._answered(with_offset(X, offset), "quantiles")
 
     @available_if(gives_intervals)
     @follows_namespace
     def predict_interval(self, X: Any, coverage: float = 0.8, *, offset: Any = None) -> Any:
-        """Predict central intervals that contain a share `coverage` of the targets."""
+        """Predict central intervals that contain a share `coverage` of the targets.
+
+        Lower and upper bounds have shape (n_samples, 2), or (n_samples, 2, n_outputs) for several targets.
+        """
         return self._answered(with_offset(X, offset), "interval", coverage)

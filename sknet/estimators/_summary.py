@@ -260,17 +260,12 @@ class Summarized(BaseEstimator):
         -------------------------------------------
         layer              output shape  parameters
         -------------------------------------------
-        (0): Linear(4, 8)  (n, 8)                40
-        (1): ReLU()        (n, 8)                 0
+        (0): Linear(4, 8)  (n, 8)                40 (1): ReLU()        (n, 8)                 0
         (2): Linear(8, 3)  (n, 3)                27
         -------------------------------------------
-        parameters: 67
-        loss: LogLoss(multilabel=False, label_smoothing=0.0)
-        optimizer: Adam(lr=0.01, beta1=0.9, beta2=0.999, eps=1e-08)
-        inputs: standardized by the training rows
-        epochs: 44
-        last epoch: loss 0.4453, score 0.8867
-        computes in: float64 on cpu
+        parameters: 67 loss: LogLoss(multilabel=False, label_smoothing=0.0) optimizer: Adam(lr=0.01,
+        beta1=0.9, beta2=0.999, eps=1e-08) inputs: standardized by the training rows epochs: 44 last epoch:
+        loss 0.4453, score 0.8867 computes in: float64 on cpu
         """
         check_is_fitted(self)
         return self._summary()

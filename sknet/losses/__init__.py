@@ -101,8 +101,7 @@ def check_loss(value: Any, caller: str) -> Loss:
     Parameters
     ----------
     value : str, Loss or callable
-        One of the names in `LOSSES`, a loss, or a function ``(y_true, output)`` that returns one value per
-        row.
+        A name in `LOSSES`, a loss, or a function ``(y_true, output)`` that returns one value per row.
     caller : str
         Name of the class whose parameter it is, for the error message.
 

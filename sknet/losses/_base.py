@@ -160,8 +160,8 @@ class Loss(ParameterObject, ABC):
     def predict(self, output: Tensor) -> Tensor:
         """Apply the inverse link to the `output` of the network, which gives predictions.
 
-        These are probabilities for a classification; means or quantiles for a regression, a column for each
-        target.
+        These are probabilities for a classification; means or quantiles, a column per target, for a
+        regression.
         """
         return as_tensor(output)
 

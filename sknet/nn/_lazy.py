@@ -134,10 +134,9 @@ def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> in
     Parameters
     ----------
     module : Module
-        Not changed, and its hooks are not called.
+        The module, which is not changed; its hooks are not called.
     shape : tuple of int, or dict of those
-        Shape of one row of the input, without the batch axis; for several inputs, a dict by the names of
-        arguments.
+        Shape of one row of the input, without the batch axis; for several inputs, by the names of arguments.
     dtype : dtype, or dict of those, default="float32"
         Dtype of the input, or of each input by name.
 

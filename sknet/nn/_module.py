@@ -989,7 +989,7 @@ def functional_call(
     Returns
     -------
     output : object
-        What the forward pass returns.
+        Output of the forward pass.
     buffers : dict of str to Tensor
         The buffers that the pass has set, by path, such as running means.
 

@@ -325,7 +325,7 @@ class RecurrentNet(_SequenceNet):
     Notes
     -----
     The outputs are computed from the last hidden state, at the end of `lengths` if they are given. Ids above
-    the largest one in the fit are ignored.
+    the largest one in the fit have the zero vector as embedding.
 
     Examples
     --------

@@ -417,8 +417,7 @@ class Scope:
     Parameters
     ----------
     values : mapping of binding to Tensor
-        Replacements of parameters and buffers, by the keys that `bindings` returns. Missing ones are those of
-        the module.
+        Replacements of parameters and buffers by keys from `bindings`; missing ones are those of the module.
     training : bool or None, default=False
         Value of `Module.training`; None leaves it to each module.
     key : tuple of two int, default=None

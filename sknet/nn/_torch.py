@@ -166,8 +166,7 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
     Raises
     ------
     StateError
-        If the state does not fit; the message lists missing and unexpected paths and shapes that differ, by
-        PyTorch's names.
+        If the state does not fit; the message lists paths and shapes that differ, by PyTorch's names.
 
     See Also
     --------

@@ -46,8 +46,7 @@ def load(path: str | os.PathLike[str]) -> "Network":
         If the library onnx is not installed.
     LoadError
         If the file is damaged or not an ONNX model, or has an opset, operator, attribute or type that is not
-        supported; the message names it. Operators whose inputs are only known in a forward pass raise it
-        there.
+        supported; the message names it. Operators may also raise it in a forward pass.
 
     Notes
     -----

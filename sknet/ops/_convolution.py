@@ -512,12 +512,12 @@ def conv_transpose2d(
     bias : Tensor or array of shape (filters,), default=None
         Added to each output of a filter.
     stride, padding : int or tuple of int
-        Those of that `conv2d`.
+        As for this `conv2d`.
     output_padding : int or tuple of int, default=0
         Additional rows and columns at the end, fewer than the stride: a strided convolution maps several
         shapes of inputs to one shape of outputs.
     groups, dilation : int or tuple of int
-        Those of that `conv2d`.
+        As for this `conv2d`.
 
     Returns
     -------

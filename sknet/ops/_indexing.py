@@ -131,7 +131,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
     Returns
     -------
     Tensor
-        Of x's shape with the shape of `indices` in place of the axis.
+        Shape of x, with the shape of `indices` in place of the axis.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     indices : Tensor or array of int
         Any shape; they may be computed. Negative ones count from the end.
     values : Tensor or array
-        Of the shape that `take` would return.
+        Values to add, of the shape that `take` would return.
     axis : int, default=0
         Axis along which to add.
 
@@ -283,7 +283,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     x : Tensor or array
         Any shape.
     indices : Tensor or array of int
-        Of x's shape outside `axis`; an index may be repeated.
+        Indices, of x's shape outside `axis`; an index may be repeated.
     axis : int, default=-1
         Axis along which to take.
     from_end : bool, default=True
@@ -325,7 +325,7 @@ def one_hot(indices: Any, n_classes: int, dtype: DTypeLike = "float32") -> Tenso
     Returns
     -------
     Tensor
-        Of the shape of `indices` and one more axis, of length `n_classes`.
+        Shape of `indices`, with one more axis of length `n_classes`.
 
     Raises
     ------
@@ -361,7 +361,7 @@ def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tenso
     Returns
     -------
     Tensor
-        Of the shape of `indices` and one more axis, of length d.
+        Shape of `indices`, with one more axis of length d.
 
     Raises
     ------

@@ -175,7 +175,7 @@ def pinv(x: Any, rtol: float | None = None) -> Tensor:
     Parameters
     ----------
     x : Tensor or array of shape (..., m, n)
-        Of any rank; the gradient holds where the rank does not change.
+        Matrices of any rank; the gradient holds where the rank does not change.
     rtol : float or None, default=None
         Singular values at or below this fraction of the largest count as 0; None takes the longer side
         times the dtype's resolution.

@@ -201,7 +201,7 @@ def dropout(
     Returns
     -------
     Tensor
-        Of x's shape; its expectation is x.
+        Same shape as x; its expectation is x.
 
     Examples
     --------

@@ -471,7 +471,7 @@ def normalize(x: Any, ord: float = 2, axis: Axis = -1, eps: float = 1e-12) -> Te
     Returns
     -------
     Tensor
-        Of x's shape: unit vectors, and zeros where x is 0.
+        Same shape as x: unit vectors, and zeros where x is 0.
 
     Examples
     --------
@@ -531,7 +531,7 @@ def cdist(x: Any, y: Any, ord: float = 2) -> Tensor:
     Returns
     -------
     Tensor of shape (..., n, m)
-        Where two points are the same, the gradient is 0.
+        The distances; for equal points the gradient is 0.
 
     Raises
     ------

@@ -263,8 +263,7 @@ def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ..
     x : Tensor or array
         Any shape.
     parts : int or sequence of int
-        Number of parts of equal length, or the positions at which to cut: (2, 5) gives x[:2], x[2:5] and
-        x[5:].
+        Number of equal parts, or the positions at which to cut: (2, 5) gives x[:2], x[2:5] and x[5:].
     axis : int, default=0
         Axis along which to cut.
 
@@ -665,7 +664,7 @@ def linspace(
     start, stop : float
         The first number, and the last.
     num : int
-        How many.
+        Number of values.
     dtype : dtype, default="float64"
         Dtype of the result.
     device : str or Device, default="cpu"

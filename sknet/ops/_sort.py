@@ -126,7 +126,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     x : Tensor or array
         Any shape.
     k : int
-        How many.
+        Number of elements.
     axis : int, default=-1
         Axis along which to search.
     largest : bool, default=True
@@ -135,7 +135,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     Returns
     -------
     values, indices : Tensor
-        Of x's shape, with length k along the axis. Of equal elements the first are taken.
+        Shape of x, with length k along the axis. Of equal elements the first are taken.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def searchsorted(x: Any, values: Any, side: str = "left") -> Tensor:
     Returns
     -------
     Tensor of int
-        Of the shape of `values`, between 0 and n.
+        Indices between 0 and n, with the shape of `values`.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     Parameters
     ----------
     x : Tensor or array
-        Of at least one axis.
+        An array with at least one axis.
 
     Returns
     -------

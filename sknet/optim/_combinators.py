@@ -373,8 +373,8 @@ class SWA(Combinator):
     optimizer : Optimizer
         Trains the parameters, towards the end preferably with a high, constant learning rate.
     start : int or float, default=0.75
-        When averaging starts: after a number of updates (int), or after a fraction of the fit (float).
-        Until then the trained parameters predict.
+        Start of averaging: after a number of updates (int), or after a fraction of the fit (float). Until
+        then the trained parameters predict.
     every : int, default=1
         Number of updates between two contributions to the mean.
 

@@ -144,8 +144,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from first epochs, for
         at most ten times the default work and at least one network of 30 updates.
     smooth, sharp : Members, "auto" or None, default="auto"
-        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
-        kind.
+        Training of the members of a kind; nested parameters are set as ``sharp__epochs``. None omits it.
     cv : splitter, iterable of (training, held-out) rows, or None, default=None
         Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
@@ -170,8 +169,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     mix_ : dict of str to float
         Weight of each kind, without one that is left out, such as neighbors that would have the weight 0.
     feature_importances_ : ndarray of shape (n_features_in_,)
-        How much the loss of held-out rows rises where a column has the values of other rows, as shares of
-        the sum over the columns.
+        Permutation importances: the increase of the loss of held-out rows if a column has the values of other
+        rows, as shares of the sum over the columns.
     n_features_in_, feature_names_in_ : int, ndarray of str
         Number and names of the features; names only if X had string names.
     """

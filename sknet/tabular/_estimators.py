@@ -66,7 +66,12 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         Out-of-fold probabilities; NaN for rows that no fold has held out;
         for the rows of ``X_val``, if those are held out.
     oof_score_ : float
-        Accuracy on those rows, or what `scoring` says.
+        Accuracy on those rows, or the value of `scoring`.
+
+    See Also
+    --------
+    sknet.TableEncoder : The encoding of the columns.
+    sknet.MLPClassifier : A single network, with ``encoder="table"``.
 
     Examples
     --------
@@ -226,7 +231,12 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         Out-of-fold predictions; NaN for rows that no fold has held out;
         for the rows of ``X_val``, if those are held out.
     oof_score_ : float
-        R2 on those rows, or what `scoring` says.
+        R2 on those rows, or the value of `scoring`.
+
+    See Also
+    --------
+    sknet.TableEncoder : The encoding of the columns.
+    sknet.MLPRegressor : A single network, with ``encoder="table"``.
 
     Examples
     --------

@@ -134,8 +134,7 @@ class FrozenTabular(Predicts):
 
         Notes
         -----
-        Results are the same to the bit, except where an encoder returns sparse matrices: these differ in the
-        last digits.
+        Results are the same to the bit, except that those with sparse encodings differ in the last digits.
         """
         write_atomically(Path(path), [self.as_python(None, coverage).encode()])
 
@@ -175,7 +174,7 @@ class FrozenTabularClassifier(Classifies, FrozenTabular):
     Parameters
     ----------
     parts : Parts
-        Of a fitted ensemble.
+        Parts of a fitted ensemble.
 
     Examples
     --------
@@ -205,7 +204,7 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     Parameters
     ----------
     parts : Parts
-        Of a fitted ensemble.
+        Parts of a fitted ensemble.
     bounds : pair of float or ndarray
         Smallest and largest prediction.
 

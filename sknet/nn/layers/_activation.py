@@ -128,7 +128,7 @@ class PReLU(Module):
     Other Parameters
     ----------------
     device : str or Device, default=None
-        Where the slopes live; None is the CPU.
+        Device of the slopes; None is the CPU.
 
     Attributes
     ----------
@@ -605,7 +605,7 @@ class ParametricActivation(Module):
     activation : str or Module, default="selu"
         A name from `ACTIVATIONS`, or a module that keeps the shape.
     device : str or Device, default=None
-        Where the parameter lives; None is the CPU.
+        Device of the parameter; None is the CPU.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ class MultiheadAttention(Module):
         Scheme of both projections, an object or its name; None is that of `init.version`,
         `LeCunNormal` with zero biases: the same as X. Glorot's for the four square matrices.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class TransformerEncoderLayer(_Layer):
     init : Initializer or str, default=None
         Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Notes
     -----
@@ -342,7 +342,7 @@ class TransformerDecoderLayer(_Layer):
     num_heads : int
         Number of heads of both attentions.
     dropout : float, default=0.1
-        Dropout probability of attention weights, inside the feed-forward network, and of the outputs of all
+        Dropout probability of attention weights, in the feed-forward network, and of the outputs of all
         three.
     norm_first : bool, default=True
         Whether norms come before attention and feed-forward network or after the sums, as for

@@ -430,7 +430,7 @@ class Parallel(Indexed):
     *modules : Module
         They are named "0", "1", ... Or one mapping of names to modules, in its order.
     reduce : {"concat", "stack", "sum", "mean", "product"}, default="concat"
-        How the outputs are combined; all but "concat" need outputs of one shape.
+        Operation that combines the outputs; all but "concat" need outputs of the same shape.
     axis : int, default=-1
         The axis along which "concat" joins, or the new axis of "stack".
 

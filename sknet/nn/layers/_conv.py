@@ -57,7 +57,7 @@ class _Convolution(Module):
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
     output_padding : int or tuple of int, default=0
         Number of elements added at the end of the output, less than the larger of stride and dilation.
     """

@@ -68,7 +68,7 @@ class Embedding(Module):
         Scheme of the vectors, an object or its name; None is that of `init.version`, standard
         normal, since the layers that follow expect inputs of variance 1.
     device : str or Device, default=None
-        Where the parameter lives; None is the CPU.
+        Device of the parameter; None is the CPU.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class EmbeddingBag(Embedding):
     Parameters
     ----------
     mode : {"sum", "mean", "max"}, default="mean"
-        How the vectors of a bag are combined.
+        Operation that combines the vectors of a bag.
     padding_idx : int, default=None
         Index of the padding, which is left out of every bag.
     init : Initializer or str, default=None
@@ -326,7 +326,7 @@ class CategoryEmbeddings(Module):
     init : Initializer or str, default=None
         Scheme of the vectors, as for `Embedding`.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -459,7 +459,7 @@ class PeriodicEmbedding(Module):
     init : Initializer or str, default=None
         Scheme of the linear maps, an object or its name; None is that of `init.version`.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -576,10 +576,9 @@ class PiecewiseLinearEncoding(Module):
         For each feature the edges of its bins, at least two, increasing: quantiles of the training rows, or
         thresholds of a decision tree.
     extrapolation : float or None, default=None
-        Limit of encodings below 0 and above 1 in the outer bins, against outliers; None for no limit, as in
-        the paper.
+        Limit of encodings below 0 and above 1 in the outer bins; None for no limit, as in the paper.
     device : str or Device, default=None
-        Where the edges live; None is the CPU.
+        Device of the edges; None is the CPU.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class Linear(Module):
         Scheme of weight and bias, an object or its name; None is that of `init.version`. The
         weight is drawn first, then the bias.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ class Saturation(Module):
     directions : array-like of shape (n_features,)
         The `out_directions` of a `MonotonicLinear` layer, between which and this are its activations.
     device : str or Device, default=None
-        Where the bounds are; None is the CPU.
+        Device of the bounds; None is the CPU.
 
     Raises
     ------
@@ -346,7 +346,7 @@ class Scale(Module):
     init : Initializer or str, default=None
         Scheme of the factors, an object or its name; None is that of `init.version`, ones.
     device : str or Device, default=None
-        Where the parameter lives; None is the CPU.
+        Device of the parameter; None is the CPU.
 
     Attributes
     ----------

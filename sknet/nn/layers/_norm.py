@@ -58,7 +58,7 @@ class LayerNorm(Affine):
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class RMSNorm(Affine):
     affine : bool, default=True
         Whether to scale the normalized values.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ class BatchNorm(_RunningNorm):
     track_running_stats : bool, default=True
         Whether to keep running statistics. Without them, prediction uses those of its batch as well.
     device : str or Device, default=None
-        Where parameters and buffers live; None is the CPU.
+        Device of parameters and buffers; None is the CPU.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class _Cell(Module, ABC):
     bias : bool, default=True
         Whether to add a bias.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
     init : Initializer or str, default=None
         Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
@@ -312,7 +312,7 @@ class _Recurrent(Module, ABC):
         The result of a call: outputs and final state, as in PyTorch; the outputs; or the last hidden state,
         for following layers without an axis of steps.
     device : str or Device, default=None
-        Where the parameters live; None is the CPU.
+        Device of the parameters; None is the CPU.
     init : Initializer or str, default=None
         Scheme of the weights from the input, gate by gate; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
@@ -625,8 +625,8 @@ def pad_sequences(
     Parameters
     ----------
     sequences : sequence of array-like of shape (n_steps,) or (n_steps, n_features), or column of lists
-        One sequence per row, also as a column of pandas, polars or Arrow; all have the same shape after the
-        first axis.
+        One sequence per row, also as a column of pandas, polars or Arrow; shapes differ in the first axis
+        only.
     maxlen : int or None, default=None
         Number of steps of the result; longer sequences are truncated at the end. None is the length of the
         longest sequence, at least 1.

@@ -334,9 +334,9 @@ class OneCycle(Schedule):
     rise : float, default=0.3
         The fraction of the cycle in which the rate rises, between 0 and 1.
     start_ratio : float, default=25.0
-        How many times lower the first rate is than the peak.
+        Ratio of the peak to the first rate.
     end_ratio : float, default=1e4
-        How many times lower the last rate is than the first.
+        Ratio of the first rate to the last one.
 
     Notes
     -----
