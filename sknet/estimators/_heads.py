@@ -48,7 +48,7 @@ def gives_intervals(regressor: Any) -> bool:
 def gives_sets(classifier: Any) -> bool:
     if not _is_conformal(classifier):
         raise AttributeError(
-            f"{type(classifier).__name__} predicts sets where it was fitted with calibrate='conformal' alone"
+            f"{type(classifier).__name__} predicts sets only if it was fitted with calibrate='conformal'"
         )
     return True
 

@@ -75,10 +75,10 @@ def check_given(recipe: Recipe, given: FitArguments, incremental: bool, caller: 
 
 def _check_groups(recipe: Recipe, given: FitArguments) -> None:
     if given.X_val is not None:
-        raise ValueError("groups decide nothing where X_val is given: leave them out")
+        raise ValueError("groups have no effect if X_val is given: leave them out")
     if recipe.validation_split is None and not recipe.early_stopping:
         raise ValueError(
-            "groups decide which rows are held out, and none are: set early_stopping=True or validation_split"
+            "groups have no effect, as no rows are held out: set early_stopping=True or validation_split"
         )
 
 
@@ -315,7 +315,7 @@ def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state
         pair, source = validation_split, "validation_split"
         if groups is not None:
             raise ValueError(
-                "groups decide nothing where validation_split is a pair of arrays: give a splitter that "
+                "groups have no effect if validation_split is a pair of arrays: give a splitter that "
                 "reads them, such as GroupShuffleSplit(1), or no groups"
             )
     n_samples = len(y)
@@ -327,7 +327,7 @@ def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state
     if len(both):
         raise ValueError(
             f"{len(both)} row(s) are both training and validation rows of {source}, the first is {both[0]}: "
-            "what is trained on validates nothing"
+            "use each row for one of both"
         )
     return training, held_out
 

@@ -270,7 +270,9 @@ def test_predictions_that_need_more_rows():
     ):
         regressor().predict_interval(X[:5], 0.999)
     plain = MLPClassifier((4,), max_iter=2, random_state=0).fit(X[:100], LABELS[:100])
-    with pytest.raises(AttributeError, match="predicts sets where it was fitted with calibrate='conformal'"):
+    with pytest.raises(
+        AttributeError, match="predicts sets only if it was fitted with calibrate='conformal'"
+    ):
         plain.predict_set(X[:5])
 
 

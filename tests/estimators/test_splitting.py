@@ -134,7 +134,7 @@ def test_a_splitter_must_split():
         refused(Nothing())
     with pytest.raises(ValueError, match="The 'groups' parameter should not be None"):
         refused(GroupKFold(3))
-    with pytest.raises(ValueError, match="groups decide nothing where validation_split is a pair"):
+    with pytest.raises(ValueError, match="groups have no effect if validation_split is a pair"):
         refused(PAIRS[0], groups=GROUPS)
 
 

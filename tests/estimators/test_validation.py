@@ -381,7 +381,7 @@ BAD_ROWS = {
     ),
     "groups too": (
         {"X_val": X_VAL, "y_val": Y_VAL, "groups": ROWS},
-        "groups decide nothing where X_val is given",
+        "groups have no effect if X_val is given",
     ),
     "group lengths": ({"groups": ROWS[:5]}, r"groups.*inconsistent numbers of samples"),
 }
@@ -400,7 +400,7 @@ def test_invalid_validation_rows_raise(case):
 GIVEN = {"X_val": X_VAL, "y_val": Y_VAL}
 BAD_PARAMETERS = [
     ({"validation_split": ShuffleSplit(1)}, GIVEN, "X_val and validation_split are both given"),
-    ({"early_stopping": False}, {"groups": ROWS}, "groups decide which rows are held out, and none are"),
+    ({"early_stopping": False}, {"groups": ROWS}, "groups have no effect, as no rows are held out"),
     ({"early_stopping": False, "refit_on_all": True}, GIVEN, "refit_on_all=True needs early_stopping=True"),
     ({"validation_split": 0.2}, {}, "validation_fraction=0.2"),
     ({"scoring": "acuracy"}, {}, "Did you mean 'accuracy'"),
