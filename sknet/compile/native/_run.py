@@ -11,7 +11,6 @@ import numpy as np
 from sknet._late import cached_property
 from sknet._native import needed
 from sknet.compile._calls import Call
-from sknet.compile.native._fusion import joined
 from sknet.compile.native._instructions import (
     GIVEN,
     TURN,
@@ -22,6 +21,7 @@ from sknet.compile.native._instructions import (
     code,
     copy,
     is_plain,
+    joined,
 )
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
 from sknet.exceptions import CaptureError

@@ -11,9 +11,8 @@ import pytest
 
 from sknet._native import needed
 from sknet.compile._calls import Call
-from sknet.compile.native import _fusion
-from sknet.compile.native._fusion import joined
-from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
+from sknet.compile.native import _instructions
+from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape, joined
 from sknet.compile.native._rules import translated
 from sknet.compile.native._threads import Sharing
 
@@ -39,7 +38,7 @@ def is_translated(one: Call) -> bool:
 
 def round_otherwise(patch: pytest.MonkeyPatch) -> None:
     """Let BLAS be one that rounds a sum of products in another way than native code."""
-    patch.setattr(_fusion, "contracted_body", lambda size: None)
+    patch.setattr(_instructions, "contracted_body", lambda size: None)
 
 
 def carry_out(program: np.ndarray, *, is_awake: bool = False, flushes: bool = False) -> bool:
