@@ -19,9 +19,11 @@ from sknet.compile.cuda._maps import (
     Line,
     MapWriter,
     Wide,
+    block,
     is_half,
     live,
     loaded,
+    text_of,
     type_of,
 )
 from sknet.compile.cuda._reductions import WARP, RowWriter, is_in_rows, lanes_for
@@ -32,7 +34,7 @@ SHARED = 48 << 10  # bytes that a block of any GPU has for the weights
 MOST_BLOCKS = 1024
 MOST_WIDE_ROWS = 4  # of a warp, whose lanes hold four elements of each
 WARPS = 2048  # up to which a warp has one row: several on each multiprocessor
-FUSED = {"float": "fmaf", "double": "fma"}
+FUSED_TYPES = {"float": "fmaf", "double": "fma"}  # products and sums of these are rounded once
 # Bits of the fraction that factors lack in a precision: they are rounded to nearest, as in the library.
 DROPPED = {"tf32": 13, "bfloat16": 16}
 ROUNDED = """\
@@ -189,7 +191,7 @@ def head_kernel(name: str, group: Group, plan: Plan, precision: str, is_wide: bo
     wide = Wide(below, lines, used_below) if is_wide and layout.may_be_wide and below.is_aligned(x) else None
     operands = _Operand(plan, names, w, dropped > 0), _Operand(plan, names, x, dropped > 0)
     text = layout.text(*operands, body, lines, below.stores, wide)
-    source = f'extern "C" __global__ void {name}({", ".join(arrays.values())})\n{{\n{text}\n}}\n'
+    source = text_of(name, arrays.values(), text)
     helpers = {*above.helpers, *below.helpers}
     if any(each.is_half for each in operands):
         helpers.add(FROM_HALF)
@@ -247,7 +249,7 @@ class _Layout:
         lines: Sequence[Line],
         stores: Sequence[str],
         wide: Wide | None,
-    ) -> str:
+    ) -> list[str]:
         """Return the statements: weights to shared memory, products, what lanes do, and products back."""
         if wide is not None and wide.at_once != 4:
             wide = None
@@ -279,27 +281,26 @@ class _Layout:
         step_of_grid = f"({self.index})gridDim.x * {warps * self.rows}"
         inner = [
             f"{kind} {', '.join(f'{a} = 0' for a in totals)};",
-            *_block(loop, products),
-            *_block("for (unsigned int n = 16; n > 0; n /= 2) {", exchanged),
+            *block(loop, products),
+            *block("for (unsigned int n = 16; n > 0; n /= 2) {", exchanged),
             f"{kind} product = a0_0, g;",
             *chosen,
-            *_block("{", [f"const {self.index} o = {self._row};", *body]),
+            *block("{", [f"const {self.index} o = {self._row};", *body]),
             *known,
-            *_block(loop, back),
+            *block(loop, back),
         ]
-        found = [
+        return [
             f"__shared__ {kind} weights[{self.inputs * pitch}];",
             f"for (unsigned int k = threadIdx.x; k < {self.inputs * outputs}; k += {BLOCK})",
             f"    weights[{place}] = {w.at('k')};",
             "__syncthreads();",
             f"const unsigned int place = threadIdx.x % {WARP};",
-            *_block(
+            *block(
                 f"for ({self.index} first = (({self.index})blockIdx.x * {warps} + threadIdx.x / {WARP}) * "
                 f"{self.rows}; first < {self.n}; first += {step_of_grid}) {{",
                 inner,
             ),
         ]
-        return "\n".join(f"    {line}" for line in found)
 
     def _weights(self, row: str) -> list[str]:
         """Return statements that load the weights of an element of the rows."""
@@ -317,14 +318,14 @@ class _Layout:
     def _added(self, element: str) -> list[str]:
         """Return statements that add the products of an element of each row."""
         each = [(r, m) for r in range(self.rows) for m in range(self.outputs)]
-        return [f"a{r}_{m} = {FUSED[self.kind]}({element.format(r)}, w{m}, a{r}_{m});" for r, m in each]
+        return [f"a{r}_{m} = {FUSED_TYPES[self.kind]}({element.format(r)}, w{m}, a{r}_{m});" for r, m in each]
 
     def _wide_products(self, x: _Operand) -> list[str]:
         quarter = self.inputs // 4
         found = [x.four(f"h{r}", f"(first + {r}) * {quarter} + k") for r in range(self.rows)]
         for n, part in enumerate("xyzw"):
             added = self._added(x.one("h{}", part))
-            found += _block("{", [*self._weights(f"({n * quarter} + k)" if n else "k"), *added])
+            found += block("{", [*self._weights(f"({n * quarter} + k)" if n else "k"), *added])
         return found
 
     def _wide_back(self, lines: Sequence[Line], stores: Sequence[str], wide: Wide) -> list[str]:
@@ -337,8 +338,8 @@ class _Layout:
                 inner = wide.lane(lines, stores, n, end)
                 if any(INDEX.search(each) for each in inner):
                     inner.insert(0, f"const {self.index} i = 4 * ({place}) + {n};")
-                lane += _block("{", [self._product(r), *inner])
-            found += _block("{", lane)
+                lane += block("{", [self._product(r), *inner])
+            found += block("{", lane)
         return [*found, *[line for place, end in places for line in wide.closed(place, end)]]
 
     @property
@@ -351,14 +352,10 @@ class _Layout:
         """Return the statement that computes an element of the gradient of a row."""
         total = f"a{r}_0 * w0"
         for m in range(1, self.outputs):
-            total = f"{FUSED[self.kind]}(a{r}_{m}, w{m}, {total})"
+            total = f"{FUSED_TYPES[self.kind]}(a{r}_{m}, w{m}, {total})"
         return f"const {self.kind} product = {total};"
 
     def _of_row(self, r: int, lines: Sequence[Line], stores: Sequence[str]) -> list[str]:
         """Return what is done with an element of the gradient of a row."""
         index = f"const {self.index} i = (first + {r}) * {self.inputs} + k;"
-        return _block(f"if (first + {r} < {self.n}) {{", [index, self._product(r), *map(str, lines), *stores])
-
-
-def _block(head: str, lines: Sequence[str]) -> list[str]:
-    return [head, *[f"    {line}" for line in lines], "}"]
+        return block(f"if (first + {r} < {self.n}) {{", [index, self._product(r), *map(str, lines), *stores])

@@ -9,7 +9,7 @@ operand that is read at the same position only.
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,7 +234,23 @@ __device__ unsigned short to_half(float x)
 """
 
 
+GLOBAL = 'extern "C" __global__'
 HEAD = re.compile(r'extern "C" __global__ void \w+\(')
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def block(head: str, lines: Iterable[str]) -> list[str]:
+    """Return a statement with others in braces, the first of which ends its head."""
+    return [head, *indented(lines), "}"]
+
+
+def text_of(name: str, parameters: Iterable[str], lines: Iterable[str], kind: str = GLOBAL) -> str:
+    """Return the text of a kernel, or of a function of another kind."""
+    body = "\n".join(indented(lines))
+    return f"{kind} void {name}({', '.join(parameters)})\n{{\n{body}\n}}\n"
 
 
 class Kernel(NamedTuple):
@@ -278,15 +294,13 @@ def written(name: str, group: Group, plan: Plan, is_wide: bool = False) -> Kerne
     """Return the kernel of a group of maps, whose loads may be wide if the slots of its plan are aligned."""
     writer = MapWriter(group, plan)
     lines, used = live([*writer.loads, *writer.lines], writer.stores)
-    size, parameters = math.prod(writer.shape), ", ".join(writer.parameters(used))
-    kind = writer.index_kind
+    size, kind = math.prod(writer.shape), writer.index_kind
     start = "blockIdx.x * blockDim.x + threadIdx.x" if writer.is_narrow else (
         "(unsigned long long)blockIdx.x * blockDim.x + threadIdx.x"
     )  # fmt: skip
 
     def loop(i: str, first: str, stop: int, body: Sequence[str]) -> list[str]:
-        head = f"for ({kind} {i} = {first}; {i} < {stop}; {i} += gridDim.x * blockDim.x) {{"
-        return [head, *[f"    {line}" for line in body], "}"]
+        return block(f"for ({kind} {i} = {first}; {i} < {stop}; {i} += gridDim.x * blockDim.x) {{", body)
 
     wide = Wide(writer, lines, used) if is_wide and size >= LEAST_WIDE else None
     at_once = wide.at_once if wide is not None else 1
@@ -296,8 +310,7 @@ def written(name: str, group: Group, plan: Plan, is_wide: bool = False) -> Kerne
         text = loop("j", start, size // at_once, wide.body(lines, writer.stores, kind))
     if done < size:
         text += loop("i", f"{done} + {start}" if done else start, size, [*map(str, lines), *writer.stores])
-    inner = "\n".join(f"    {line}" for line in text)
-    source = f'extern "C" __global__ void {name}({parameters})\n{{\n{inner}\n}}\n'
+    source = text_of(name, writer.parameters(used), text)
     blocks = min(-(-size // (at_once * BLOCK)), MOST_BLOCKS)
     return Kernel(name, source, frozenset(writer.helpers), writer.taken(used), blocks)
 
@@ -358,7 +371,7 @@ class Wide:
             inner = self.lane(lines, stores, n)
             if any(INDEX.search(each) for each in inner):
                 inner.insert(0, f"const {index} i = {self.at_once} * j + {n};")
-            found += ["{", *[f"    {line}" for line in inner], "}"]
+            found += block("{", inner)
         return found + self.closed("j")
 
     def opened(self, place: str, end: str = "_4") -> list[str]:

@@ -21,7 +21,8 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Plan
 from sknet.compile.cuda._epilogues import epilogues
 from sknet.compile.cuda._executor import KERNELS, GroupWriter, call, needs_of
-from sknet.compile.cuda._maps import BLOCK, Kernel, is_map, literal, type_of
+from sknet.compile.cuda._heads import FUSED_TYPES
+from sknet.compile.cuda._maps import BLOCK, Kernel, block, is_map, literal, text_of, type_of
 from sknet.compile.cuda._reductions import has_operands, is_of_blocks
 from sknet.compile.cuda._rules import has_rule
 from sknet.compile.passes import Group, fuse_maps, join_totals
@@ -273,11 +274,8 @@ class _PhaseWriter(GroupWriter):
         kind, names = type_of(out.dtype), [str(phase.out), *([] if is_number else [str(phase.value)])]
         given = "" if is_number else f", const {type_of(value.dtype)} *value"
         element = literal(phase.value, out.dtype) if is_number else "value[i]"
-        text = (
-            f"__device__ void {name}({kind} *out{given})\n{{\n"
-            f"    for (unsigned int i = threadIdx.x; i < {out.size}; i += {BLOCK})\n"
-            f"        out[i] = {element};\n}}\n"
-        )
+        loop = f"for (unsigned int i = threadIdx.x; i < {out.size}; i += {BLOCK})"
+        text = text_of(name, [f"{kind} *out{given}"], [loop, f"    out[i] = {element};"], "__device__")
         return text, f"{name}({', '.join(names)});", names
 
 
@@ -458,9 +456,6 @@ def product_text(
     return _product_function(name, (m, n, k), (a, b), at_once, tiles, result, list(arrays))
 
 
-FUSED_TYPES = {"float": "fmaf", "double": "fma"}  # products and sums of these are rounded once
-
-
 def _product_function(
     name: str,
     sizes: tuple[int, int, int],
@@ -484,35 +479,30 @@ def _product_function(
         terms += [f"all{j} += b{j}_{u};" for j in range(columns)] if sums else []
     exchanged = []
     if lanes > 1:
-        exchanged = [f"for (unsigned int d = {lanes // 2}; d > 0; d /= 2) {{"]
-        exchanged += [f"    {each} += __shfl_xor_sync(0xffffffffu, {each}, d);" for each in names] + ["}"]
+        added = [f"{each} += __shfl_xor_sync(0xffffffffu, {each}, d);" for each in names]
+        exchanged = block(f"for (unsigned int d = {lanes // 2}; d > 0; d /= 2) {{", added)
     stored = list(result.lines(tiles))
     if sums:
-        stored += ["if (i == 0) {", *[f"    vector[j + {j}] = all{j};" for j in range(columns)], "}"]
+        stored += block("if (i == 0) {", [f"vector[j + {j}] = all{j};" for j in range(columns)])
     whole = number % at_a_time == 0
     condition = [*([] if whole else [f"n < {number}"]), *(["lane == 0"] if lanes > 1 else [])]
     if condition:
-        stored = [f"if ({' && '.join(condition)}) {{", *[f"    {line}" for line in stored], "}"]
+        stored = block(f"if ({' && '.join(condition)}) {{", stored)
     last = number if lanes == 1 else -(-number // at_a_time) * at_a_time
     begin = f"lane * {at_once}" if lanes > 1 else "0"
     tile = "n" if whole or lanes == 1 else f"(n < {number} ? n : {number - 1})"
     body = [
         f"const unsigned int i = {tile} / {across} * {rows}, j = {tile} % {across} * {columns};",
         *[f"{kind} {each} = 0;" for each in names],
-        f"for (unsigned int k = {begin}; k < {k}; k += {lanes * at_once}) {{",
-        *[f"    {line}" for line in terms],
-        "}",
+        *block(f"for (unsigned int k = {begin}; k < {k}; k += {lanes * at_once}) {{", terms),
         *exchanged,
         *stored,
     ]
     written = {"out", *(["vector"] if sums else [])}
-    parameters = ", ".join(f"{'' if each in written else 'const '}{kind} *{each}" for each in arrays)
+    parameters = [f"{'' if each in written else 'const '}{kind} *{each}" for each in arrays]
     first = f"threadIdx.x / {lanes}" if lanes > 1 else "threadIdx.x"
     lines = [
         *([f"const unsigned int lane = threadIdx.x % {lanes};"] if lanes > 1 else []),
-        f"for (unsigned int n = {first}; n < {last}; n += {at_a_time}) {{",
-        *[f"    {line}" for line in body],
-        "}",
+        *block(f"for (unsigned int n = {first}; n < {last}; n += {at_a_time}) {{", body),
     ]
-    text = "\n".join(f"    {line}" for line in lines)
-    return f"__device__ void {name}({parameters})\n{{\n{text}\n}}\n"
+    return text_of(name, parameters, lines, "__device__")

@@ -27,13 +27,16 @@ from sknet.compile.cuda._maps import (
     MapWriter,
     UntranslatableError,
     arithmetic,
+    block,
     cast,
+    indented,
     is_half,
     is_narrow,
     literal,
     live,
     loaded,
     position,
+    text_of,
     type_of,
 )
 from sknet.compile.passes import Group
@@ -139,7 +142,8 @@ class Section(NamedTuple):
 class Reducer(NamedTuple):
     """Writes a kernel."""
 
-    head: str
+    name: str
+    parameters: Sequence[str]
     index_type: str
     sections: Sequence[Section]
     n_totals: int
@@ -149,8 +153,7 @@ class Reducer(NamedTuple):
 
     def text(self) -> str:
         lines = {"thread": self._thread, "lanes": self._lanes, "block": self._block, "tile": self._tile}
-        body = "\n".join(f"    {line}" for line in lines[self.schedule.kind]())
-        return f'extern "C" __global__ void {self.head}\n{{\n{body}\n}}\n'
+        return text_of(self.name, self.parameters, lines[self.schedule.kind]())
 
     def size(self) -> tuple[int, int]:
         """Return the numbers of blocks, and of threads of a block."""
@@ -191,13 +194,9 @@ class Reducer(NamedTuple):
             f"const {self.index_type} o = ({self._first()} + threadIdx.x) / {width};",
             f"const unsigned int lane = threadIdx.x % {width};",
             *_declared(totals),
-            f"if (o < {self.n_totals}) {{",
-            *_indented(self._loop(totals, loop, "lane", str(loop.size), width)),
-            "}",
-            *_exchanged(totals, width),
-            f"if (lane == 0 && o < {self.n_totals}) {{",
-            *_indented(self.final),
-            "}",
+            *block(f"if (o < {self.n_totals}) {{", self._loop(totals, loop, "lane", str(loop.size), width)),
+            *exchanged(totals, width),
+            *block(f"if (lane == 0 && o < {self.n_totals}) {{", self.final),
         ]
 
     def _block(self) -> list[str]:
@@ -211,29 +210,25 @@ class Reducer(NamedTuple):
             for section in self.sections:
                 piece = f"(blockIdx.x - {first})" if first else "blockIdx.x"
                 head = f"if (blockIdx.x >= {first} && blockIdx.x < {first + section.pieces}) {{"
-                lines += [head if first else f"if (blockIdx.x < {section.pieces}) {{"]
-                lines += [*_indented(self._section(section, piece, piece)), "}"]
+                head = head if first else f"if (blockIdx.x < {section.pieces}) {{"
+                lines += block(head, self._section(section, piece, piece))
                 first += section.pieces
         return [*lines, *self._completed("o" if self.n_totals > 1 else "0", 1, first or number)]
 
     def _section(self, section: Section, piece: str, place: str) -> list[str]:
         """Return how a block computes its piece of some totals, and stores it in its place."""
         totals, warps = section.totals, BLOCK // WARP
-        gathered = [f"for (unsigned int n = 1; n < {warps}; n++) {{"]
-        for total in totals:
-            gathered += _indented(total.plus_other(f"of_warps{total.name[1:]}[n]"))
+        gathered = [line for x in totals for line in x.plus_other(f"of_warps{x.name[1:]}[n]")]
+        loop = block(f"for (unsigned int n = 1; n < {warps}; n++) {{", gathered)
+        kept = [f"of_warps{x.name[1:]}[threadIdx.x / {WARP}] = {x.name};" for x in totals]
         return [
             *[f"__shared__ {x.kind} of_warps{x.name[1:]}[{warps}];" for x in totals],
             *_declared(totals),
             *self._ranges(section, piece),
-            *_exchanged(totals, WARP),
-            f"if (threadIdx.x % {WARP} == 0) {{",
-            *[f"    of_warps{x.name[1:]}[threadIdx.x / {WARP}] = {x.name};" for x in totals],
-            "}",
+            *exchanged(totals, WARP),
+            *block(f"if (threadIdx.x % {WARP} == 0) {{", kept),
             "__syncthreads();",
-            "if (threadIdx.x == 0) {",
-            *_indented([*gathered, "}", *self._stored(totals, place)]),
-            "}",
+            *block("if (threadIdx.x == 0) {", [*loop, *self._stored(totals, place)]),
         ]
 
     def _ranges(self, section: Section, piece: str) -> list[str]:
@@ -245,7 +240,7 @@ class Reducer(NamedTuple):
         for n, loop in enumerate(loops):
             last = n == len(loops) - 1
             head = "} else {" if last else f"{'} else ' if n else ''}if ({piece} < {first + loop.pieces}) {{"
-            lines += [head, *_indented(self._piece(totals, loop, f"{piece} - {first}" if first else piece))]
+            lines += [head, *indented(self._piece(totals, loop, f"{piece} - {first}" if first else piece))]
             first += loop.pieces
         return [*lines, "}"]
 
@@ -259,7 +254,7 @@ class Reducer(NamedTuple):
         if loop.size % loop.length:
             stop = f"{stop} < {loop.size} ? {stop} : {loop.size}"
         lines.append(f"const {self.index_type} stop = {stop};")
-        return ["{", *_indented([*lines, *self._loop(totals, loop, f"start + {first}", "stop", step)]), "}"]
+        return block("{", [*lines, *self._loop(totals, loop, f"start + {first}", "stop", step)])
 
     @property
     def _tiles(self) -> int:
@@ -276,20 +271,20 @@ class Reducer(NamedTuple):
             f"const {self.index_type} o = {tile} * {width} + {column};" if self._tiles > 1 else
             f"const {self.index_type} o = {column};",
             *_declared(totals),
-            f"if (o < {self.n_totals}) {{",
-            *_indented(self._piece(totals, loop, piece, f"threadIdx.x / {width}", BLOCK // width)),
-            "}",
+            *block(
+                f"if (o < {self.n_totals}) {{",
+                self._piece(totals, loop, piece, f"threadIdx.x / {width}", BLOCK // width),
+            ),
             *kept,
             "__syncthreads();",
-            f"for (unsigned int n = {BLOCK // 2}; n >= {width}; n /= 2) {{",
-            "    if (threadIdx.x < n) {",
-            *_indented([*added, *kept], 2),
-            "    }",
-            "    __syncthreads();",
-            "}",
-            f"if (threadIdx.x < {width} && o < {self.n_totals}) {{",
-            *_indented(self._stored(totals, f"o * {pieces} + {piece}")),
-            "}",
+            *block(
+                f"for (unsigned int n = {BLOCK // 2}; n >= {width}; n /= 2) {{",
+                [*block("if (threadIdx.x < n) {", [*added, *kept]), "__syncthreads();"],
+            ),
+            *block(
+                f"if (threadIdx.x < {width} && o < {self.n_totals}) {{",
+                self._stored(totals, f"o * {pieces} + {piece}"),
+            ),
             *self._completed(tile if self._tiles > 1 else "0", width, pieces),
         ]  # fmt: skip
 
@@ -305,7 +300,7 @@ class Reducer(NamedTuple):
         taken = [total.plus(value) for total, value in zip(totals, loop.values, strict=True)]
         count = "r++" if step == 1 else f"r += {step}"
         head = f"for ({self.index_type} r = {first}; r < {stop}; {count}) {{"
-        return [head, *_indented([*loop.body, *taken]), "}"]
+        return block(head, [*loop.body, *taken])
 
     def _stored(self, totals: Sequence[Total], place: str) -> list[str]:
         if self.is_divided:
@@ -321,6 +316,14 @@ class Reducer(NamedTuple):
         member = f"n + threadIdx.x / {width}" if width < BLOCK else "n"
         o = f"{group} * {members} + {member}" if members > 1 else group
         added = [line for x in pieces for line in self._added(x, pieces[x], width)]
+        of_each = [
+            f"const {self.index_type} total = {o};",
+            f"const bool is_total = {member} < {members} && total < {self.n_totals};",
+            *_declared(self.totals),
+            *block("if (is_total) {", added),
+            *exchanged(self.totals, width),
+            *block("if (lane == 0 && is_total) {", [f"const {self.index_type} o = total;", *self.final]),
+        ]
         return [
             "__shared__ bool is_last;",
             "__threadfence();  // what this block has stored is seen before it is counted",
@@ -334,39 +337,24 @@ class Reducer(NamedTuple):
             "if (threadIdx.x == 0)",
             f"    {self.counts}[{group}] = 0;",
             f"const unsigned int lane = threadIdx.x % {width};",
-            f"for (unsigned int n = 0; n < {members}; n += {BLOCK // width}) {{",
-            f"    const {self.index_type} total = {o};",
-            f"    const bool is_total = {member} < {members} && total < {self.n_totals};",
-            *_indented([*_declared(self.totals), "if (is_total) {", *_indented(added), "}"]),
-            *_indented(_exchanged(self.totals, width)),
-            "    if (lane == 0 && is_total) {",
-            f"        const {self.index_type} o = total;",
-            *_indented(self.final, 2),
-            "    }",
-            "}",
+            *block(f"for (unsigned int n = 0; n < {members}; n += {BLOCK // width}) {{", of_each),
         ]
 
     def _added(self, x: Total, pieces: int, width: int) -> list[str]:
         """Return the loop in which a lane adds what blocks have stored."""
         place = f"total * {pieces} + r" if self.n_totals > 1 else "r"
         head = f"for (unsigned int r = lane; r < {pieces}; r += {width}) {{"
-        return [head, *_indented(x.plus_other(f"{x.partial}[{place}]")), "}"]
+        return block(head, x.plus_other(f"{x.partial}[{place}]"))
 
 
 def _declared(totals: Sequence[Total]) -> list[str]:
     return [total.declared for total in totals]
 
 
-def _exchanged(totals: Sequence[Total], width: int) -> list[str]:
+def exchanged(totals: Sequence[Total], width: int) -> list[str]:
     """Return statements after which the first of so many lanes has the total of all."""
-    lines = [f"for (unsigned int n = {width // 2}; n > 0; n /= 2) {{"]
-    for total in totals:
-        lines += _indented(total.plus_other(f"__shfl_xor_sync(0xffffffffu, {total.name}, n)"))
-    return [*lines, "}"]
-
-
-def _indented(lines: Sequence[str], by: int = 1) -> list[str]:
-    return [f"{'    ' * by}{line}" for line in lines]
+    others = [line for x in totals for line in x.plus_other(f"__shfl_xor_sync(0xffffffffu, {x.name}, n)")]
+    return block(f"for (unsigned int n = {width // 2}; n > 0; n /= 2) {{", others)
 
 
 # -- reductions -------------------------------------------------------------------------------
@@ -550,10 +538,10 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
     how = sections, parts[0].n_totals, planned, epilogue.text
     arrays |= epilogue.arrays
     counts = f"{names[parts[0].equations[0].output]}_s1"
-    if Reducer("", index, *how).is_divided:
+    if Reducer(name, (), index, *how).is_divided:
         arrays |= {x.partial: f"{x.kind} *{x.partial}" for section in sections for x in section.totals}
         arrays[counts] = f"unsigned int *{counts}"
-    reducer = Reducer(f"{name}({', '.join(arrays.values())})", index, *how, counts)
+    reducer = Reducer(name, [*arrays.values()], index, *how, counts)
     return Kernel(name, reducer.text(), frozenset(helpers), list(arrays), *reducer.size())
 
 
@@ -727,15 +715,14 @@ def row_kernel(name: str, group: Group, plan: Plan) -> Kernel:
     first = "blockIdx.x" if writer.is_narrow else f"({kind})blockIdx.x"
     body, used = writer.body()
     body = [f"const {kind} o = ({first} * blockDim.x + threadIdx.x) / {width};", *body]
-    text = "\n".join(f"    {line}" for line in body)
     threads = min(BLOCK, -(-n_rows * width // WARP) * WARP)
-    source = f'extern "C" __global__ void {name}({", ".join(writer.parameters(used))})\n{{\n{text}\n}}\n'
+    source = text_of(name, writer.parameters(used), body)
     blocks = -(-n_rows * width // threads)
     return Kernel(name, source, frozenset(writer.helpers), writer.taken(used), blocks, threads)
 
 
 def _guarded(condition: str, stores: list[str]) -> list[str]:
-    return [f"if ({condition}) {{", *[f"    {store}" for store in stores], "}"] if stores else []
+    return block(f"if ({condition}) {{", stores) if stores else []
 
 
 class RowWriter(MapWriter):
@@ -792,9 +779,7 @@ class RowWriter(MapWriter):
         total = total_of(equation, name)
         self.reductions[name] = [
             f"{total.kind} {name} = is_element ? {value_of(equation, element)} : {total.start};",
-            f"for (unsigned int n = {lanes_for(self.length) // 2}; n > 0; n /= 2) {{",
-            *[f"    {line}" for line in total.plus_other(f"__shfl_xor_sync(0xffffffffu, {name}, n)")],
-            "}",
+            *exchanged([total], self.width),
         ]
         self.lines.append(Line(total.kind, name, element))
         self.here = "o"

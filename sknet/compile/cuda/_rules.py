@@ -15,7 +15,7 @@ import numpy as np
 from sknet._late import cached_property
 from sknet.compile._calls import Name, Writer, registry
 from sknet.compile._graph import Equation, Variable
-from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, literal, type_of
+from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, block, literal, text_of, type_of
 from sknet.device import Backend
 from sknet.ops._windows import Windows
 
@@ -134,13 +134,12 @@ class Task:
         """Return a kernel that runs statements for each index ``i``, and writes to some of its arrays."""
         name, kind = self._name(), self.index
         kinds = {key: type_of(types[key]) if key in types else self.kind for key in arrays}
-        parameters = ", ".join(f"{'' if key in writes else 'const '}{kinds[key]} *{key}" for key in arrays)
-        text = "\n".join(f"        {line}" for line in body)
+        parameters = [f"{'' if key in writes else 'const '}{kinds[key]} *{key}" for key in arrays]
         loop = (
             f"for ({kind} i = ({kind})blockIdx.x * blockDim.x + threadIdx.x; i < {size}; "
             f"i += ({kind})gridDim.x * blockDim.x) {{"
         )
-        source = f'extern "C" __global__ void {name}({parameters})\n{{\n    {loop}\n{text}\n    }}\n}}\n'
+        source = text_of(name, parameters, block(loop, body))
         blocks = min(-(-size // BLOCK), MOST_BLOCKS)
         return Kernel(name, source, frozenset(), list(arrays.values()), blocks)
 
