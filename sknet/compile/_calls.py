@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType, MethodDescriptorType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -270,19 +270,16 @@ class Writer:
             array = np.asarray(value, dtype)
         except OverflowError:  # a comparison with a number that the dtype cannot hold
             array = np.asarray(value)
-        key = (array.dtype.str, array.shape, array.tobytes())
-        name = self._constants.get(key)
-        if name is None:
-            array.flags.writeable = False
-            name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
-        return name
+        return self._constant((array.dtype.str, array.shape, array.tobytes()), lambda: array)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Name:
         """Return the name of a constant array of zeros, as `constant` does, without reading it."""
-        key = ("zeros", shape, dtype)
+        return self._constant(("zeros", shape, dtype), partial(np.zeros, shape, dtype))
+
+    def _constant(self, key: Any, make: Callable[[], Any]) -> Name:
         name = self._constants.get(key)
         if name is None:
-            array = np.zeros(shape, dtype)
+            array = make()
             array.flags.writeable = False
             name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
@@ -446,7 +443,7 @@ class Writer:
 
     # -- source and values --------------------------------------------------------------------
 
-    def source(self, head: str = "") -> str:
+    def source(self, head: str) -> str:
         """Return the step as Python source, to be read: views made once per arena, and ``step()``."""
         plan = self.plan
         slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
@@ -496,3 +493,31 @@ def _parts(size: int, *arrays: Any) -> list[tuple[Any, ...]]:
 
 
 Emitter = Callable[[Writer, Equation], None]
+
+
+class Program:
+    """The calls of a plan, which can be bound to memory many times."""
+
+    plan: Plan
+    _writer: Writer
+    _head = ""  # of the source
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
+            "it again"
+        )
+
+    @property
+    def source(self) -> str:
+        """The calls as Python source, to be read; on a device, after the kernels in C."""
+        return self._writer.source(self._head)
+
+    def bind(
+        self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
+    ) -> tuple[Any, dict[Variable, Any]]:
+        """Return the step on some `memory`, and the array of every variable that has one."""
+        # The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls
+        # for NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse
+        # matrices to those to be read instead.
+        raise NotImplementedError

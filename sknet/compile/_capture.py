@@ -114,9 +114,7 @@ class Recorder:
                 f"ended, {user_line()}. A captured function may pass on what it computes only by returning "
                 "it: return new values of buffers and counters instead of storing them."
             )
-        self.equations.append(equation)
-        if self.lines is not None:
-            self.lines.append(line_of())
+        self._add(equation)
         return self.traced(equation.output, *(_values(equation, inputs) if self._unroll else ()))
 
     def lifted(self, constant: Tensor) -> Tensor:
@@ -148,10 +146,13 @@ class Recorder:
         return found if found.shape == x.shape else self._view("broadcast_to", found, shape=x.shape)
 
     def _view(self, name: str, x: Variable, **params: Any) -> Variable:
-        self.equations.append(Equation(PRIMITIVES[name], (x,), params))
+        return self._add(Equation(PRIMITIVES[name], (x,), params)).output
+
+    def _add(self, equation: Equation) -> Equation:
+        self.equations.append(equation)
         if self.lines is not None:
             self.lines.append(line_of())
-        return self.equations[-1].output
+        return equation
 
     def _variable(self, x: Tensor) -> Variable:
         data = x.data

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -11,9 +11,9 @@ from sknet._late import cached_property
 from sknet._parallel import Cache, Lock
 from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
 from sknet.compile import _graph as own
-from sknet.compile._calls import NO_SLOTS, Call, runner_of
+from sknet.compile._calls import NO_SLOTS, Call, Program, runner_of
 from sknet.compile._capture import device_among, is_dense, trace
-from sknet.compile._graph import Equation, Graph, OutputIndex, Variable, key_of, same_value
+from sknet.compile._graph import Equation, Graph, OutputIndex, Variable, arrays_among, key_of
 from sknet.compile._plan import Plan, Views
 from sknet.compile.numpy import NumpyProgram
 from sknet.compile.passes import optimize
@@ -21,24 +21,6 @@ from sknet.core import Tensor
 from sknet.device import Backend, Device, backend, device_of, is_array, product_precision
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 from sknet.ops import SparseSlot
-
-
-class Program(Protocol):
-    """The calls of a plan, which can be bound to memory many times; `source` shows them as Python."""
-
-    plan: Plan
-
-    @property
-    def source(self) -> str:
-        """The calls as Python source, to be read."""
-
-    def bind(
-        self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
-    ) -> tuple[Any, dict[Variable, Any]]:
-        """Return the step on some `memory`, and the array of every variable that has one."""
-        # The step reads the arrays in `slots`, one for each input, and writes the outputs: a list of calls
-        # for NumPy, and a function without arguments elsewhere. `sparse` maps captured slots for sparse
-        # matrices to those to be read instead.
 
 
 def program(
@@ -391,23 +373,14 @@ class Compiled:
         return array
 
     def _checked(self, args: tuple[Tree, ...]) -> list[Any]:
-        names = self._takes.names
-        if paths(args) != names:
-            raise CaptureError(
-                "the arguments must be trees like those of the capture, with leaves at "
-                f"{names}, got {paths(args)}"
-            )
-        found = []
-        for name, example, leaf in zip(names, self._takes.leaves, leaves(args), strict=True):
-            if isinstance(example, Variable):
-                found.append(self._fitting(name, example, leaf))
-            elif not same_value(example, leaf):
-                raise CaptureError(
-                    f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
-                    "Numbers and text are part of the captured function: compile it again, or pass a number "
-                    "that changes as an array of shape ()."
-                )
-        return found
+        names, examples = self._takes.names, self._takes.leaves
+        return [self._fitting(*each) for each in arrays_among(args, names, examples, COMPILE_AGAIN)]
+
+
+COMPILE_AGAIN = (
+    "Numbers and text are part of the captured function: compile it again, or pass a number that changes as "
+    "an array of shape ()."
+)
 
 
 def before_last(

@@ -463,21 +463,25 @@ def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any])
 
 def flat_arguments(takes: Tree, args: tuple[Tree, ...]) -> list[Any]:
     """Return the arrays among the arguments, once the rest is known to be as in the capture."""
-    expected, got = paths(takes), paths(_like(takes, args))
-    if expected != got:
+    again = "Numbers and text are part of the graph: capture it again."
+    return [leaf for *_, leaf in arrays_among(_like(takes, args), paths(takes), leaves(takes), again)]
+
+
+def arrays_among(
+    tree: Tree, names: Sequence[str], examples: Sequence[Any], advice: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, example and array of each array of a tree, of which the rest must be like its examples."""
+    got = paths(tree)
+    if got != names:
         raise CaptureError(
-            f"the arguments must be trees like those of the capture, with leaves at {expected}, got {got}"
+            f"the arguments must be trees like those of the capture, with leaves at {names}, got {got}"
         )
-    found = []
-    for name, example, leaf in zip(expected, leaves(takes), leaves(_like(takes, args)), strict=True):
+    for name, example, leaf in zip(names, examples, leaves(tree), strict=True):
         if isinstance(example, MetaArray):
-            found.append(leaf)
+            yield name, example, leaf
         elif not same_value(example, leaf):
-            raise CaptureError(
-                f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
-                "Numbers and text are part of the graph: capture it again."
-            )
-    return found
+            was = f"argument {name} was {example!r} when the function was captured"
+            raise CaptureError(f"{was}, and is {leaf!r} now. {advice}")
 
 
 def _like(example: Tree, tree: Tree) -> Tree:

@@ -40,7 +40,7 @@ class Place(NamedTuple):
 class Buffer:
     """A block of memory and its lifetime (both ends inclusive)."""
 
-    __slots__ = ("_parent", "aligned", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
+    __slots__ = ("aligned", "is_assembled", "kind", "nbytes", "offset", "parent", "start", "stop")
 
     def __init__(
         self, nbytes: int, start: int, stop: int, kind: str = "arena", alignment: int = ALIGNMENT
@@ -51,29 +51,13 @@ class Buffer:
         self.kind = kind
         self.aligned = -(-nbytes // alignment) * alignment
         self.offset = 0
-        self._parent: Buffer | None = None
+        self.parent: Buffer | None = None
         self.is_assembled = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
-
-    @property
-    def parent(self) -> "Buffer | None":
-        return self._parent
-
-    @parent.setter
-    def parent(self, parent: "Buffer") -> None:
-        self._parent = parent
-        parent.is_assembled = True
 
     @property
     def position(self) -> int:
         """Its offset from the start of the memory."""
-        return self.offset + (self._parent.position if self._parent is not None else 0)
+        return self.offset + (self.parent.position if self.parent is not None else 0)
 
     def place(self, shape: tuple[int, ...], dtype: Any) -> "Place":
         """Return where the first elements of the buffer are, as an array of this shape and dtype."""
@@ -406,7 +390,7 @@ class Plan:
                     flat.start = min(flat.start, self._first[root])
                     flat.stop = max(flat.stop, self._last[root])
                     self.buffers[root] = Buffer(root.nbytes, flat.start, flat.stop, flat.kind)
-                    self.buffers[root].parent = flat
+                    self.buffers[root].parent, flat.is_assembled = flat, True
                     self.buffers[root].offset = start * whole.dtype.itemsize
                     flat.start = min(flat.start, self._begun(root))
 
@@ -470,7 +454,7 @@ class Plan:
         self._all.remove(before)
         for part in self.buffers.values():
             if part.parent is before:
-                part.parent, part.kind = slot, "slot"
+                part.parent, part.kind, slot.is_assembled = slot, "slot", True
         self.buffers[root] = slot
         self.blank.add(donor)
 

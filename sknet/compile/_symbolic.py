@@ -690,7 +690,7 @@ def lift_constants(graph: Graph) -> LiftedGraph:
                 places.append((i, j))
                 numbers.append(np.asarray(x, dtype))
                 operands[j] = 0.0
-        equations.append(Equation(equation.primitive, tuple(operands), equation.params, equation.output))
+        equations.append(equation.reading(tuple(operands)))
     key = graph.replaced(equations=equations, constants=constants).key()
     return LiftedGraph(graph, key, tuple(places), tuple(numbers))
 
@@ -721,24 +721,15 @@ def outputs_with(of: LiftedGraph, inputs: Sequence[Tensor], numbers: Mapping[int
             instead[names[place]] = variable
             del constants[names[place]]
         else:
-            equations[at] = _with_operand(equations[at], place, variable)
+            operands = equations[at].operands
+            equations[at] = equations[at].reading((*operands[:place], variable, *operands[place + 1 :]))
     if instead:
-        equations = [_over(equation, instead) for equation in equations]
+        equations = [e.reading(tuple([instead.get(x, x) for x in e.operands])) for e in equations]
     outputs = [instead.get(x, x) for x in graph.outputs]
     inputs_of = (*graph.inputs, *added.values())
     graph = graph.replaced(inputs=inputs_of, constants=constants, equations=equations, outputs=outputs)
     # What a flat array is assembled from has to be seen before it has an axis of members in front.
     return outputs_of(rewrite(graph, ASSEMBLY, exact=True), [*inputs, *numbers.values()])
-
-
-def _with_operand(equation: Equation, place: int, operand: Variable) -> Equation:
-    operands = tuple([operand if i == place else x for i, x in enumerate(equation.operands)])
-    return Equation(equation.primitive, operands, equation.params, equation.output)
-
-
-def _over(equation: Equation, instead: Mapping[Variable, Variable]) -> Equation:
-    operands = tuple([instead.get(x, x) if type(x) is Variable else x for x in equation.operands])
-    return Equation(equation.primitive, operands, equation.params, equation.output)
 
 
 @batching("assemble")

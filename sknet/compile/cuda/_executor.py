@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from sknet.compile._calls import (
     Call,
     Method,
     Name,
+    Program,
     Writer,
     forward_scratch,
     registry,
@@ -142,14 +143,8 @@ class GroupWriter(ABC):
                 self._assign(*step)
 
 
-class CupyProgram(GroupWriter):
-    """The calls of a plan, and its compiled kernels, which can be bound to memory many times."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
-            "it again"
-        )
+class CupyProgram(GroupWriter, Program):
+    """The calls of a plan, and its compiled kernels."""
 
     def __init__(
         self,
@@ -176,11 +171,6 @@ class CupyProgram(GroupWriter):
             self._constants = {x: self._on_device(value) for x, value in plan.constants.items()}
         how = "" if precision == "float32" else f", products in {precision}"
         self._head = f"# device: {device}{how}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
-
-    @property
-    def source(self) -> str:
-        """The kernels in C, and the calls as Python source, to be read."""
-        return self._writer.source(self._head)
 
     @classmethod
     def of(
@@ -532,8 +522,7 @@ def with_strided_products(graph: Graph) -> Graph:
                     copy = Equation(own.copy, (x,), {})
                     equations.append(copy)
                     copies[x] = copy.output
-            operands = tuple(copies[x] if x in copied else x for x in equation.operands)
-            equation = Equation(equation.primitive, operands, equation.params, equation.output)
+            equation = equation.reading(tuple(copies[x] if x in copied else x for x in equation.operands))
         equations.append(equation)
     return graph.replaced(equations=equations) if copies else graph
 

@@ -450,6 +450,11 @@ def _extent(ghost: np.ndarray) -> int:
     return max(ghost.size, reach // ghost.dtype.itemsize)
 
 
+def steps_of(array: Any) -> tuple[int, ...]:
+    """Return the strides of an array, in elements."""
+    return tuple([stride // array.itemsize for stride in array.strides])
+
+
 def is_half(plan: Plan, x: Variable) -> bool:
     """Tell whether an array is stored in bfloat16."""
     return plan.views.dtype(x) != x.dtype
@@ -565,8 +570,7 @@ class MapWriter:
         """Return the text of one element of an operand in memory."""
         if x not in self.arguments:
             self.arguments.append(x)
-        ghost = self.plan.views.ghost(x)
-        strides = tuple([stride // ghost.itemsize for stride in ghost.strides])
+        strides = steps_of(self.plan.views.ghost(x))
         text, is_signed = position(x.shape, strides, within, index)
         if text == index:
             text = text.strip("()")
@@ -584,12 +588,8 @@ class MapWriter:
         """Return the text of the element of an operand in memory at some coordinates."""
         if x not in self.arguments:
             self.arguments.append(x)
-        ghost = self.plan.views.ghost(x)
-        terms = [
-            f"{i} * {stride // ghost.itemsize}"
-            for i, stride in zip(place, ghost.strides, strict=True)
-            if i != 0
-        ]
+        steps = steps_of(self.plan.views.ghost(x))
+        terms = [f"{i} * {step}" for i, step in zip(place, steps, strict=True) if i != 0]
         return self._loaded(x, " + ".join(terms) or "0")
 
 

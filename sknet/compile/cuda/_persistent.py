@@ -22,7 +22,7 @@ from sknet.compile._plan import Finish, Plan
 from sknet.compile.cuda._epilogues import epilogues
 from sknet.compile.cuda._executor import KERNELS, GroupWriter, call, needs_of
 from sknet.compile.cuda._heads import FUSED_TYPES
-from sknet.compile.cuda._maps import BLOCK, Kernel, block, is_map, literal, text_of, type_of
+from sknet.compile.cuda._maps import BLOCK, Kernel, block, is_map, literal, steps_of, text_of, type_of
 from sknet.compile.cuda._reductions import has_operands, is_of_blocks
 from sknet.compile.cuda._rules import has_rule
 from sknet.compile.passes import Group, fuse_maps, join_totals
@@ -400,7 +400,7 @@ class _Result(NamedTuple):
     is_aligned: bool
 
     def lines(self, tiles: _Tiles) -> Iterator[str]:
-        down, across = _steps(self.out)
+        down, across = steps_of(self.out)
         wide = self.is_aligned and across == 1 and down % 4 == 0 and tiles.columns % 4 == 0
         for i in range(tiles.rows):
             values = [self._value(f"sum{i}_{j}", i, j) for j in range(tiles.columns)]
@@ -425,11 +425,6 @@ class _Result(NamedTuple):
         return name if "relu" not in parts else f"({name}) < 0 ? 0 : {name}"
 
 
-def _steps(x: np.ndarray) -> tuple[int, int]:
-    down, across = (stride // x.itemsize for stride in x.strides)
-    return down, across
-
-
 def product_text(
     name: str, arrays: Mapping[str, np.ndarray], ending: Ending, is_aligned: Callable[[np.ndarray], bool]
 ) -> str:
@@ -448,8 +443,8 @@ def product_text(
         raise _UnsuitedError
     (m, k), n = x.shape, y.shape[1]
     is_wide = kind == "float"
-    a = _Factor("a", *_steps(x), is_wide and is_aligned(x))
-    b = _Factor("b", *_steps(y)[::-1], is_wide and is_aligned(y))
+    a = _Factor("a", *steps_of(x), is_wide and is_aligned(x))
+    b = _Factor("b", *steps_of(y)[::-1], is_wide and is_aligned(y))
     at_once = 4 if a.is_wide_along(k) or b.is_wide_along(k) else 1
     tiles = _tiles(m, n, k, a, b, at_once)
     result = _Result(kind, ending, out, is_wide and is_aligned(out))

@@ -155,8 +155,7 @@ class _Halves:
             if equation.output in self._given:
                 continue
             if equation in self._products:
-                operands = tuple(self._half(x) for x in equation.operands)
-                equation = Equation(equation.primitive, operands, equation.params, equation.output)
+                equation = equation.reading(tuple(self._half(x) for x in equation.operands))
                 taken.add(equation)
             elif equation.primitive.name == "add" and equation.output in self._arrays:
                 equation = equation.reading(tuple(self._bias(x, equation.output) for x in equation.operands))

@@ -36,6 +36,7 @@ from sknet.compile.cuda._maps import (
     live,
     loaded,
     position,
+    steps_of,
     text_of,
     type_of,
 )
@@ -507,11 +508,6 @@ def _is_along(kept: _Axes, gone: _Axes) -> bool:
     return nearest(gone) <= nearest(kept)
 
 
-def _strides(plan: Plan, x: Variable) -> tuple[int, ...]:
-    ghost = plan.views.ghost(x)
-    return tuple([stride // ghost.itemsize for stride in ghost.strides])
-
-
 # -- kernels ----------------------------------------------------------------------------------
 
 
@@ -590,7 +586,7 @@ class _Writer:
     def _single(self, equation: Equation) -> _Part:
         """Return the part of a reduction of an array in memory."""
         [x] = equation.variables
-        kept, gone = _divided(x.shape, _strides(self._plan, x), axes_of(equation))
+        kept, gone = _divided(x.shape, steps_of(self._plan.views.ghost(x)), axes_of(equation))
         planned = self._schedule(kept, gone)
         body = [f"const {type_of(x.dtype)} x = {self._loaded(x, self._offset(kept, gone))};"]
         loop = Loop(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
@@ -624,7 +620,7 @@ class _Writer:
         return f"({self._signed})" if any(each.is_signed for each in axes) else ""
 
     def _factor(self, name: str, x: Variable, dtype: Any) -> str:
-        axes = _Axes(x.shape, _strides(self._plan, x))
+        axes = _Axes(x.shape, steps_of(self._plan.views.ghost(x)))
         element = self._loaded(x, axes.offset(self._converted(axes) + "r"))
         return f"const {type_of(dtype)} {name} = {cast(x, element, dtype)};"
 

@@ -15,7 +15,7 @@ import numpy as np
 from sknet._late import cached_property
 from sknet.compile._calls import Name, Writer, registry
 from sknet.compile._graph import Equation, Variable
-from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, block, literal, text_of, type_of
+from sknet.compile.cuda._maps import BLOCK, MOST_BLOCKS, Kernel, block, literal, steps_of, text_of, type_of
 from sknet.device import Backend
 from sknet.ops._windows import Windows
 
@@ -109,8 +109,7 @@ class Task:
 
     def at(self, x: Variable, c_name: str, *place: str) -> str:
         """Return the element of an operand at a place, of any layout."""
-        strides = self.writer.plan.views.ghost(x).strides
-        steps = [stride // x.dtype.itemsize for stride in strides]
+        steps = steps_of(self.writer.plan.views.ghost(x))
         terms = [f"({i}) * {step}" for i, step in zip(place, steps, strict=True) if step]
         return f"{c_name}[{' + '.join(terms) or 0}]"
 
@@ -142,6 +141,18 @@ class Task:
         source = text_of(name, parameters, block(loop, body))
         blocks = min(-(-size // BLOCK), MOST_BLOCKS)
         return Kernel(name, source, frozenset(), list(arrays.values()), blocks)
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def room(self, which: int, *shape: int) -> Name:
+        """Return the name of some of a scratch array, in a shape."""
+        w = self.writer
+        return w.shaped(w.part(w.scratch(self.equation, which), slice(math.prod(shape))), *shape)
+
+    def samples(self, x: Variable, start: int, n: int) -> Name:
+        """Return the name of some samples of an array."""
+        name = self.writer.name(x)
+        return name if n == x.shape[0] else self.writer.part(name, slice(start, start + n))
 
     # -- windows ------------------------------------------------------------------------------
 
@@ -329,8 +340,7 @@ def _put(task: Task) -> Iterator[Step]:
 
 def _element(task: Task, x: Variable, flat: str, name: str) -> list[str]:
     """Return the statement that names the place, in memory, of an element given by its flat index."""
-    strides = [stride // x.dtype.itemsize for stride in task.writer.plan.views.ghost(x).strides]
-    step, terms = x.size, []
+    strides, step, terms = steps_of(task.writer.plan.views.ghost(x)), x.size, []
     if task.writer.plan.views.is_contiguous(x):
         return [f"const {task.index} {name} = {flat};"]
     for size, stride in zip(x.shape, strides, strict=True):
@@ -385,10 +395,11 @@ class _Forms(NamedTuple):
     def by_group(self, rows: int, columns: int) -> tuple[int, ...]:
         return (rows, columns) if self.groups == 1 else (self.groups, rows, columns)
 
-    def parts(self) -> Iterator[tuple[int, int]]:
-        """Yield where the samples begin that are computed at a time, and their number."""
-        for start in range(0, self.n_samples, self.part):
-            yield start, min(self.part, self.n_samples - start)
+
+def _parts(of: "_Forms | _Tiles") -> Iterator[tuple[int, int]]:
+    """Yield where the samples begin that are computed at a time, and their number."""
+    for start in range(0, of.n_samples, of.part):
+        yield start, min(of.part, of.n_samples - start)
 
 
 @works_in("conv", "conv_image", "conv_weight")
@@ -402,29 +413,20 @@ def _works_in(equation: Equation) -> Arrays:
 
 
 class _Convolution:
-    """Base of the three maps of a convolution."""
+    """The maps of a convolution; its scratch arrays are of columns, images and weights."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.forms = task, _Forms.of(task.equation, task.windows)
 
-    def room(self, which: int, shape: tuple[int, ...]) -> Name:
-        """Return the name of scratch memory for columns (0), images (1) or weights (2)."""
-        w = self.task.writer
-        return w.shaped(w.part(w.scratch(self.task.equation, which), slice(math.prod(shape))), *shape)
-
-    def samples(self, x: Variable, start: int, n: int) -> Name:
-        name = self.task.writer.name(x)
-        return name if n == x.shape[0] else self.task.writer.part(name, slice(start, start + n))
-
     def weight_of(self, x: Variable) -> Iterator[Step]:
         """Yield what copies a weight that is not contiguous to scratch memory."""
         if not self.task.writer.plan.views.is_contiguous(x):
-            yield Fill(self.room(2, x.shape), self.task.writer.name(x))
+            yield Fill(self.task.room(2, *x.shape), self.task.writer.name(x))
 
     def as_matrix(self, x: Variable) -> Name:
         if self.task.writer.plan.views.is_contiguous(x):
             return self.task.writer.reshaped(x, self.forms.weight)
-        return self.room(2, self.forms.weight)
+        return self.task.room(2, *self.forms.weight)
 
     def turned(self, matrix: Name) -> Name:
         axes = (1, 0) if self.forms.groups == 1 else (0, 2, 1)
@@ -441,7 +443,7 @@ class _Convolution:
             *task.place_in(("h", "w"), ("a", "b")),
             f"out[i] = {task.is_inside} ? {task.at(x, 'image', 's', 'c', 'y', 'x')} : 0;",
         ]
-        names = {"image": self.samples(x, start, n), "out": self.room(0, forms.columns(n))}
+        names = {"image": self.task.samples(x, start, n), "out": task.room(0, *forms.columns(n))}
         return task.kernel(math.prod(sizes), names, body)
 
     def in_rows(self, g: Variable, start: int, n: int) -> Kernel:
@@ -451,7 +453,7 @@ class _Convolution:
             *self.task.of("i", sizes, "o s h w"),
             f"out[i] = {self.task.at(g, 'given', 's', 'o', 'h', 'w')};",
         ]
-        names = {"given": self.samples(g, start, n), "out": self.room(1, self.forms.images(n))}
+        names = {"given": self.task.samples(g, start, n), "out": self.task.room(1, *self.forms.images(n))}
         return self.task.kernel(math.prod(sizes), names, body)
 
     def from_rows(self, start: int, n: int) -> Kernel:
@@ -462,7 +464,7 @@ class _Convolution:
             *self.task.of("i", sizes, "s o p"),
             f"out[i] = rows[(o * {n} + s) * {math.prod(grid)} + p];",
         ]
-        names = {"rows": self.room(1, self.forms.images(n)), "out": self.samples(out, start, n)}
+        names = {"rows": self.task.room(1, *self.forms.images(n)), "out": self.task.samples(out, start, n)}
         return self.task.kernel(math.prod(sizes), names, body)
 
     def added_up(self, start: int, n: int) -> Kernel:
@@ -476,7 +478,10 @@ class _Convolution:
             *task.each_window([f"total += columns[{place}];"]),
             "out[i] = total;",
         ]
-        names = {"columns": self.room(0, self.forms.columns(n)), "out": self.samples(out, start, n)}
+        names = {
+            "columns": self.task.room(0, *self.forms.columns(n)),
+            "out": self.task.samples(out, start, n),
+        }
         return task.kernel(math.prod(sizes), names, body)
 
 
@@ -490,9 +495,9 @@ def _conv(task: Task) -> Iterator[Step]:
         )
         return
     yield from made.weight_of(w)
-    for start, n in made.forms.parts():
+    for start, n in _parts(made.forms):
         yield made.gathered(x, start, n)
-        columns, rows = made.room(0, made.forms.columns(n)), made.room(1, made.forms.images(n))
+        columns, rows = task.room(0, *made.forms.columns(n)), task.room(1, *made.forms.images(n))
         yield Product(made.as_matrix(w), columns, rows)
         yield made.from_rows(start, n)
 
@@ -506,9 +511,9 @@ def _conv_image(task: Task) -> Iterator[Step]:
         yield from _TiledConvolution(task, tiles).images(g, turned)
         return
     yield from made.weight_of(w)
-    for start, n in made.forms.parts():
+    for start, n in _parts(made.forms):
         yield made.in_rows(g, start, n)
-        columns, rows = made.room(0, made.forms.columns(n)), made.room(1, made.forms.images(n))
+        columns, rows = task.room(0, *made.forms.columns(n)), task.room(1, *made.forms.images(n))
         yield Product(made.turned(made.as_matrix(w)), rows, columns)
         yield made.added_up(start, n)
 
@@ -522,11 +527,11 @@ def _conv_weight(task: Task) -> Iterator[Step]:
         yield from _TiledConvolution(task, tiles).weights(x, g)
         return
     out = writer.reshaped(task.output, made.forms.weight)
-    for start, n in made.forms.parts():
+    for start, n in _parts(made.forms):
         yield made.gathered(x, start, n)
         yield made.in_rows(g, start, n)
-        columns, rows = made.room(0, made.forms.columns(n)), made.room(1, made.forms.images(n))
-        target = made.room(2, made.forms.weight) if start else out
+        columns, rows = task.room(0, *made.forms.columns(n)), task.room(1, *made.forms.images(n))
+        target = task.room(2, *made.forms.weight) if start else out
         yield Product(rows, made.turned(columns), target)
         if start:
             yield task.kernel(task.output.size, {"more": target, "out": out}, ["out[i] += more[i];"])
@@ -603,12 +608,12 @@ class _TiledConvolution:
         size = tiles.filters * tiles.channels
         body = [*loads, *self._mapped(OF_KERNEL, "g", "u"), *self._kept("u", 4, size)]
         shape = 16, tiles.filters, tiles.channels
-        yield self.task.kernel(size, {"w": name(kernels), "out": self._room(2, *shape)}, body)
-        for start, n in self._parts():
+        yield self.task.kernel(size, {"w": name(kernels), "out": self.task.room(2, *shape)}, body)
+        for start, n in _parts(tiles):
             count = n * math.prod(tiles.each)
             yield self._tiles_of(x, start, n)
-            rows = self._room(1, 16, tiles.filters, count)
-            yield Product(self._room(2, *shape), self._room(0, 16, tiles.channels, count), rows)
+            rows = self.task.room(1, 16, tiles.filters, count)
+            yield Product(self.task.room(2, *shape), self.task.room(0, 16, tiles.channels, count), rows)
             yield self._result(out, start, n)
 
     def weights(self, x: Variable, g: Variable) -> Iterator[Step]:
@@ -616,16 +621,16 @@ class _TiledConvolution:
         tiles, out = self.tiles, self.task.output
         size, shape = tiles.filters * tiles.channels, (16, tiles.filters, tiles.channels)
         back = tuple(zip(*OF_KERNEL, strict=True))
-        for start, n in self._parts():
+        for start, n in _parts(tiles):
             count = n * math.prod(tiles.each)
             yield self._tiles_of(x, start, n)
             yield self._gradients(g, start, n)
-            turned = self.task.writer.turned(self._room(0, 16, tiles.channels, count), (0, 2, 1))
-            yield Product(self._room(1, 16, tiles.filters, count), turned, self._room(2, *shape))
+            turned = self.task.writer.turned(self.task.room(0, 16, tiles.channels, count), (0, 2, 1))
+            yield Product(self.task.room(1, 16, tiles.filters, count), turned, self.task.room(2, *shape))
             loads = self._loaded("u", "products", size)
             added = "+=" if start else "="
             stores = [f"out[9 * i + {3 * a + b}] {added} y{a}{b};" for a in range(3) for b in range(3)]
-            arrays = {"products": self._room(2, *shape), "out": self.task.writer.name(out)}
+            arrays = {"products": self.task.room(2, *shape), "out": self.task.writer.name(out)}
             yield self.task.kernel(size, arrays, [*loads, *self._mapped(back, "u", "y"), *stores])
 
     # -- maps ---------------------------------------------------------------------------------
@@ -643,7 +648,7 @@ class _TiledConvolution:
                 body.append(f"const {task.kind} d{a}{b} = {inside} ? {element} : 0;")
         size = math.prod(sizes)
         body += [*self._mapped(OF_TILE, "d", "v"), *self._kept("v", 4, size)]
-        arrays = {"image": self._samples(x, start, n), "out": self._room(0, 16, size)}
+        arrays = {"image": self.task.samples(x, start, n), "out": self.task.room(0, 16, size)}
         return task.kernel(size, arrays, body)
 
     def _gradients(self, g: Variable, start: int, n: int) -> Kernel:
@@ -659,7 +664,7 @@ class _TiledConvolution:
                 body.append(f"const {task.kind} g{a}{b} = {inside} ? {element} : 0;")
         size = math.prod(sizes)
         body += [*self._mapped(tuple(zip(*OF_RESULT, strict=True)), "g", "v"), *self._kept("v", 4, size)]
-        arrays = {"given": self._samples(g, start, n), "out": self._room(1, 16, size)}
+        arrays = {"given": self.task.samples(g, start, n), "out": self.task.room(1, 16, size)}
         return task.kernel(size, arrays, body)
 
     def _result(self, out: Variable, start: int, n: int) -> Kernel:
@@ -683,8 +688,8 @@ class _TiledConvolution:
                 inside = f"if ({' && '.join(conditions)}) " if conditions else ""
                 body.append(f"{inside}out[to + {a * columns + b}] = r{a}{b};")
         arrays = {
-            "products": self._room(1, 16, tiles.filters * n * each),
-            "out": self._samples(out, start, n),
+            "products": self.task.room(1, 16, tiles.filters * n * each),
+            "out": self.task.samples(out, start, n),
         }
         return task.kernel(math.prod(sizes), arrays, body)
 
@@ -721,17 +726,3 @@ class _TiledConvolution:
             for a in range(4)
             for b in range(4)
         ]
-
-    # -- memory -------------------------------------------------------------------------------
-
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        for start in range(0, self.tiles.n_samples, self.tiles.part):
-            yield start, min(self.tiles.part, self.tiles.n_samples - start)
-
-    def _room(self, which: int, *shape: int) -> Name:
-        w = self.task.writer
-        return w.shaped(w.part(w.scratch(self.task.equation, which), slice(math.prod(shape))), *shape)
-
-    def _samples(self, x: Variable, start: int, n: int) -> Name:
-        name = self.task.writer.name(x)
-        return name if n == x.shape[0] else self.task.writer.part(name, slice(start, start + n))

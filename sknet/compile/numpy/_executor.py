@@ -4,11 +4,11 @@ import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from sknet.compile._calls import NO_SLOTS, Call, Name, Writer
+from sknet.compile._calls import NO_SLOTS, Call, Name, Program, Writer
 from sknet.compile._graph import Equation, Graph, Operand, Variable, parsed
 from sknet.compile._plan import Finish, Plan
 from sknet.compile.numpy._emitters import REAL, emit, scratch_of
@@ -18,18 +18,8 @@ from sknet.device import backend
 from sknet.ops import SparseSlot
 
 
-class NumpyProgram:
-    """The calls of a plan, which can be bound to memory many times.
-
-    If `exact`, results equal those of the primitives' own forwards to the last bit; `source` shows the calls
-    as Python, to be read.
-    """
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
-            "it again"
-        )
+class NumpyProgram(Program):
+    """The calls of a plan; if `exact`, results equal those of the primitives' own forwards to the bit."""
 
     def __init__(self, plan: Plan, exact: bool = False) -> None:
         self.plan = plan
@@ -40,11 +30,6 @@ class NumpyProgram:
         for output, donor in plan.copies:
             writer.call(np.copyto, writer.name(donor), writer.name(output))
         self._writer = writer
-
-    @property
-    def source(self) -> str:
-        """The calls as Python source, to be read."""
-        return self._writer.source()
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
