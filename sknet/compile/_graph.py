@@ -10,7 +10,7 @@ from functools import cache
 from inspect import Parameter
 from os import PathLike
 from types import EllipsisType
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -174,20 +174,10 @@ class Pure(NamedTuple):
         raise CaptureError(f"a function of {len(self.parameters)} arguments is given {number + 1}")
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """An object that holds arrays, and says how to compute with others in their place; a module is one."""
-
-    def as_pure(self, function: Callable[..., Any]) -> Any:
-        """Return `function`, the object itself or a method of it, as something with the parts of `Pure`."""
-
-
 def pure_of(function: Callable[..., Any]) -> Pure | None:
-    """Return a function as one of what its object holds; None if there is no such object."""
-    owner = function if isinstance(function, Stateful) else getattr(function, "__self__", None)
-    if not isinstance(owner, Stateful):
-        return None
-    return Pure(*owner.as_pure(function))
+    """Return a function, an object such as a module or a method of it, as one of what the object holds."""
+    owner: Any = function if hasattr(function, "as_pure") else getattr(function, "__self__", None)
+    return Pure(*owner.as_pure(function)) if hasattr(owner, "as_pure") else None
 
 
 # -- graphs -----------------------------------------------------------------------------------

@@ -443,8 +443,9 @@ def product_text(
         raise _UnsuitedError
     (m, k), n = x.shape, y.shape[1]
     is_wide = kind == "float"
-    a = _Factor("a", *steps_of(x), is_wide and is_aligned(x))
-    b = _Factor("b", *steps_of(y)[::-1], is_wide and is_aligned(y))
+    (down, across), (along, step) = steps_of(x), steps_of(y)
+    a = _Factor("a", down, across, is_wide and is_aligned(x))
+    b = _Factor("b", step, along, is_wide and is_aligned(y))
     at_once = 4 if a.is_wide_along(k) or b.is_wide_along(k) else 1
     tiles = _tiles(m, n, k, a, b, at_once)
     result = _Result(kind, ending, out, is_wide and is_aligned(out))

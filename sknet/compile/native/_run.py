@@ -4,7 +4,7 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -316,20 +316,9 @@ def run_turns(
 LONG = 1 << 16  # bytes that a run reads and writes, about: 10 us and more, for which it releases the GIL
 
 
-class Units(Protocol):
-    """Means and deviations of columns, by which rows are standardized; `limit` is the largest result."""
-
-    @property
-    def mean(self) -> np.ndarray: ...
-
-    @property
-    def scale(self) -> np.ndarray: ...
-
-    @property
-    def limit(self) -> float | None: ...
-
-    def scaled(self, x: Any, dtype: Any) -> Any:
-        """Return rows in these units."""
+# Means and deviations of columns, by which rows are standardized, and `limit`, the largest result; `scaled`
+# returns rows in these units. They are the estimators'.
+Units = Any
 
 
 class NativeStep:
