@@ -108,17 +108,19 @@ class Loop(NamedTuple):
     about: str
 
 
-def bound(items: Iterable[Call | Loop], values: dict[str, Any]) -> Iterator[Call]:
-    """Yield the calls of a program with the objects that names stand for."""
+def bound(
+    items: Iterable[Call | Loop], values: dict[str, Any], made: Iterable[tuple[Name, Call]] = ()
+) -> Iterator[Call]:
+    """Yield the calls of a program with the objects that names stand for, after those that are made once."""
+    for name, call in made:
+        values[name] = call.on(values).run()
     for item in items:
         if isinstance(item, Call):
             yield item.on(values)
             continue
         for block in values[item.name]:
             values.update(zip(item.targets, block, strict=True))
-            for name, call in item.made:
-                values[name] = call.on(values).run()
-            yield from [call.on(values) for call in item.calls]
+            yield from bound(item.calls, values, item.made)
 
 
 def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
@@ -270,18 +272,17 @@ class Writer:
             array = np.asarray(value, dtype)
         except OverflowError:  # a comparison with a number that the dtype cannot hold
             array = np.asarray(value)
-        return self._constant((array.dtype.str, array.shape, array.tobytes()), lambda: array)
+        key = array.dtype.str, array.shape, array.tobytes()
+        return self._constants.get(key) or self._constant(key, array)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Name:
         """Return the name of a constant array of zeros, as `constant` does, without reading it."""
-        return self._constant(("zeros", shape, dtype), partial(np.zeros, shape, dtype))
+        key = "zeros", shape, dtype
+        return self._constants.get(key) or self._constant(key, np.zeros(shape, dtype))
 
-    def _constant(self, key: Any, make: Callable[[], Any]) -> Name:
-        name = self._constants.get(key)
-        if name is None:
-            array = make()
-            array.flags.writeable = False
-            name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
+    def _constant(self, key: Any, array: np.ndarray) -> Name:
+        array.flags.writeable = False
+        name = self._constants[key] = self._bind(array, f"c{len(self._constants)}")
         return name
 
     def number(self, x: Operand) -> Name | float:
@@ -472,12 +473,6 @@ class Writer:
             ]
         found.update({name: place.array(memory) for name, place in self._scratch})
         return found
-
-    def bound(self, values: dict[str, Any]) -> Iterator[Call]:
-        """Yield the calls of the step on the given objects, to which those of `made` are added."""
-        for name, call in self.made:
-            values[name] = call.on(values).run()
-        yield from bound(self.calls, values)
 
 
 def _key(x: Any) -> Any:

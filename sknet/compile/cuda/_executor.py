@@ -30,6 +30,7 @@ from sknet.compile._calls import (
     Name,
     Program,
     Writer,
+    bound,
     forward_scratch,
     registry,
     runner_of,
@@ -292,7 +293,8 @@ class CupyProgram(GroupWriter, Program):
         if self._is_wide and not all(map(self._owner.is_aligned, slots)):
             return self._narrow.bind(memory, slots, sparse)
         arrays = self.plan.arrays(memory, slots, self._constants)
-        calls = list(self._writer.bound(self._writer.values(memory, arrays, self._needs, sparse)))
+        w, values = self._writer, self._writer.values(memory, arrays, self._needs, sparse)
+        calls = list(bound(w.calls, values, w.made))
         return Step(calls, self._last(), self._precision if self._calls else None), arrays
 
     def _last(self) -> "Last | None":

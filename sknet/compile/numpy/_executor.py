@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from sknet.compile._calls import NO_SLOTS, Call, Name, Program, Writer
+from sknet.compile._calls import NO_SLOTS, Call, Name, Program, Writer, bound
 from sknet.compile._graph import Equation, Graph, Operand, Variable, parsed
 from sknet.compile._plan import Finish, Plan
 from sknet.compile.numpy._emitters import REAL, emit, scratch_of
@@ -79,7 +79,8 @@ class NumpyProgram(Program):
     ) -> tuple[list[Call], dict[Variable, np.ndarray]]:
         """Return the calls of the step on this memory, and the array of every variable."""
         arrays = self.plan.arrays(memory, slots)
-        return list(self._writer.bound(self._values(memory, arrays, sparse))), arrays
+        values = self._values(memory, arrays, sparse)
+        return list(bound(self._writer.calls, values, self._writer.made)), arrays
 
     def _values(
         self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
