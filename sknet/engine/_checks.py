@@ -15,6 +15,7 @@ from sknet.engine._inputs import arguments
 from sknet.engine._model_like import ModelLike
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
+from sknet.losses._base import finite_numbers
 from sknet.nn import Linear, Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
@@ -223,7 +224,8 @@ def check_weights(weight: Tensor) -> None:
 
 
 def check_signs(weight: np.ndarray[Any, Any], name: str) -> None:
-    """Raise a ValueError if negative weights count more than positive ones; warn if there are some."""
+    """Raise a ValueError if weights are not finite, or negative ones count more; warn of negative ones."""
+    finite_numbers(weight, name)
     least = float(weight.min(initial=0.0))
     if not least < 0:
         return

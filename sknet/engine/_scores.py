@@ -522,6 +522,16 @@ def takes_weight(function: Callable[..., Any]) -> bool:
         return False
 
 
+def _takes_pairs(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some functions written in C have no signature
+        pass
+    return True
+
+
 SCORES: dict[str, Callable[[Loss], Score]] = {
     "accuracy": lambda loss: Accuracy(loss.threshold, getattr(loss, "ignore_index", None)),
     "r2": lambda loss: Collected(partial(_r2, loss)),
@@ -568,7 +578,7 @@ def _maker(name: str, score: Any, caller: str) -> Callable[[Loss], Score]:
                 f"function of (y_true, y_pred){suggestion(score, SCORES)}"
             )
         return SCORES[score]
-    if not callable(score) or isinstance(score, type) or is_scikit_learns(score):
+    if not callable(score) or isinstance(score, type) or is_scikit_learns(score) or not _takes_pairs(score):
         raise TypeError(
             f"score {name!r} of {caller} is {score!r}, expected 'accuracy', 'r2' or a function of (y_true, "
             "y_pred); a scorer of (estimator, X, y) needs an estimator, such as NetClassifier"

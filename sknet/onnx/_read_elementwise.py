@@ -37,7 +37,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "Floor": ops.floor,
     "Greater": ops.greater,
     "GreaterOrEqual": ops.greater_equal,
-    "HardSwish": ops.hardswish,
+    "HardSwish": lambda x: ops.multiply(x, ops.hardsigmoid(x)),  # NaN for -inf, as ONNX defines it
     "Identity": as_tensor,
     "IsNaN": ops.isnan,
     "Less": ops.less,

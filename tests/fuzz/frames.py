@@ -429,7 +429,8 @@ def mismatch_in(case: Case, seed: int) -> str | None:
             warnings.simplefilter("ignore", UserWarning)
             estimator.fit(case.X, case.y, **case.fit_params)
     except (ValueError, TypeError) as error:
-        declared = case.X.columns if "categorical_features" in case.params else ()  # columns added later, too
+        # Columns added later, too; those of lists have numbers.
+        declared = getattr(case.X, "columns", ["column "]) if "categorical_features" in case.params else ()
         faults = [*case.faults, *(re.escape(str(name)) for name in declared)]
         is_right = any(re.search(pattern, str(error), re.DOTALL) for pattern in faults)
         return None if is_right else f"{where}: {type(error).__name__}: {error}"

@@ -61,7 +61,7 @@ OTHERS = {  # words in the errors of scikit-learn, and in those of containers
     "estimator": ("the object is",),
     "metric": ("the history has no column",),
     "params": ("has no argument",),
-    "scoring": ("predefined scorers",),
+    "scoring": ("predefined scorers", "empty dict"),
     "categorical_features": ("nothing can be learned from X",),
 }
 

@@ -211,6 +211,14 @@ def test_weights_whose_names_differ_by_a_dot_are_two(path):
     assert len(list(network.parameters())) == 2
 
 
+def test_hard_swish_of_minus_infinity(path):
+    library.save(made([helper.make_node("HardSwish", ["x"], ["y"])]), path)
+    X = np.array([[-np.inf, -5.0, 1.0, np.inf]], "float32")
+    with np.errstate(invalid="ignore"):
+        found = onnx.load(path)(X).numpy()
+    np.testing.assert_allclose(found, [[np.nan, 0, 2 / 3, np.inf]], rtol=1e-6)  # onnxruntime's
+
+
 def test_another_number_of_inputs_is_refused(path):
     onnx.export(nn.Linear(2, 1), path, np.zeros((1, 2), "float32"))
     with pytest.raises(TypeError, match=r"takes 1 inputs, \('x',\), got 2"):

@@ -280,7 +280,10 @@ class MonotonicLinear(Linear):
 
 def _directions(name: str, given: Any, caller: str = "MonotonicLinear") -> Any:
     """Return directions, -1, 0 or 1, as floats."""
-    found = to_host(given.data if isinstance(given, Tensor) else np.asarray(given))
+    try:
+        found = to_host(given.data if isinstance(given, Tensor) else np.asarray(given))
+    except ValueError:  # ragged, or too deep
+        found = np.zeros(0)
     are_numbers = found.ndim == 1 and found.dtype.kind in "iuf" and len(found) > 0
     if not (are_numbers and np.isin(found, (-1, 0, 1)).all()):
         invalid(

@@ -365,6 +365,7 @@ def test_outputs_that_are_not_finite_have_no_score():
             TypeError,
             r"score 'a' .* a scorer of \(estimator, X, y\) needs an estimator",
         ),
+        ({"a": lambda y: 1.0}, TypeError, "score 'a' of fit is .*, expected 'accuracy', 'r2' or a function"),
         ({"a": 3}, TypeError, "score 'a' of fit is 3, expected 'accuracy'"),
     ],
 )

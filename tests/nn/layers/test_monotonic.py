@@ -56,7 +56,7 @@ def test_a_third_of_the_units_with_a_direction_is_bounded():
         nn.Saturation([2])
 
 
-@pytest.mark.parametrize("wrong", [[1, 2], [[1]], [], ["up"], [np.nan], 0.5])
+@pytest.mark.parametrize("wrong", [[1, 2], [[1]], [], ["up"], [np.nan], 0.5, [1, [1]]])
 def test_wrong_directions_are_named(wrong):
     with pytest.raises(InvalidParameterError, match="'in_directions' parameter of MonotonicLinear must be"):
         nn.MonotonicLinear(wrong, [1])
