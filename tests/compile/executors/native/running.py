@@ -75,9 +75,9 @@ class Instructions:
         """What products are divided along: 0 batches, 1 rows, 3 columns."""
         return [row[AXIS] for row in self._tape.rows if row[0] == Kind.PRODUCT]
 
-    def has_shares(self, least: int = 2) -> bool:
+    def has_shares(self) -> bool:
         """Tell whether a product has shares, or, with 1, is made by one thread of BLAS."""
-        return self._tape.has_shares(least)
+        return self._tape.has_shares()
 
     def run(
         self, *, times: int = 1, has_threads: bool = False, is_awake: bool = False, flushes: bool = False
