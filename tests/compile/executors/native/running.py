@@ -76,7 +76,7 @@ class Instructions:
         return [row[AXIS] for row in self._tape.rows if row[0] == Kind.PRODUCT]
 
     def has_shares(self) -> bool:
-        """Tell whether a product has shares, or, with 1, is made by one thread of BLAS."""
+        """Tell whether threads share a product."""
         return self._tape.has_shares()
 
     def run(
