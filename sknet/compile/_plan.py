@@ -40,8 +40,6 @@ class Place(NamedTuple):
 class Buffer:
     """A block of memory and its lifetime (both ends inclusive)."""
 
-    __slots__ = ("aligned", "is_assembled", "kind", "nbytes", "offset", "parent", "start", "stop")
-
     def __init__(
         self, nbytes: int, start: int, stop: int, kind: str = "arena", alignment: int = ALIGNMENT
     ) -> None:
