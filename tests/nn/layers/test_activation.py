@@ -13,7 +13,7 @@ def _hardsigmoid(torch):
     return lambda x: torch.nn.functional.relu6(x + 3) / 6
 
 
-# ours -> PyTorch's module
+# Ours, PyTorch's module (or what returns a function of tensors, given `torch`), and its arguments.
 ROWS = [
     (nn.Identity(), "Identity", {}),
     (nn.ReLU(), "ReLU", {}),
