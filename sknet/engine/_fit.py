@@ -537,7 +537,7 @@ NAMED: Mapping[str, Mapping[str, type]] = {
 }
 
 
-class Loop(Protocol):
+class SavedLoop(Protocol):
     @property
     def steps_name(self) -> str:
         """Name of the kind of steps."""
@@ -576,7 +576,7 @@ class FitKeeper:
     def __init__(
         self,
         fit: Fit,
-        loop: Loop,
+        loop: SavedLoop,
         hooks: Hooks,
         validation: Batches | None,
         first: Batches | None = None,

@@ -24,7 +24,7 @@ def encode_rows(request: Request) -> tuple[Any, Any, EncodedTable]:
     estimator, recipe, given = request.estimator, request.recipe, request.given
     check_one_input(recipe.architecture.forward)
     note_namespace(estimator, given.X)
-    encoder = _decided(request)
+    encoder = _encoder_of(request)
     X = check_table(given.X)
     schema, table = Schema.learn(estimator, X, encoder.categorical_features, encoder.columns)
     is_reconstructed = given.y is given.X
@@ -41,7 +41,7 @@ def encode_rows(request: Request) -> tuple[Any, Any, EncodedTable]:
     return X, y, EncodedTable(fitted, split, random_state, began, fitted.plan.directions(directions))
 
 
-def _decided(request: Request) -> TableEncoder:
+def _encoder_of(request: Request) -> TableEncoder:
     """Return the encoder with what is known here: the kind of the targets, and the network's precision."""
     encoder: TableEncoder = clone(request.recipe.encoder)
     if encoder.target_type == "auto":

@@ -122,7 +122,7 @@ def new_request(
     extras, caller = fit_extras(estimator), type(estimator).__name__
     recipe = recipe_of(estimator)  # whose parameters are valid
     is_full_batch = estimator._is_full_batch()
-    recipe = _decided(recipe, given, trainer, incremental, is_full_batch)
+    recipe = _decided_by_rows(recipe, given, trainer, incremental, is_full_batch)
     continuing = (incremental or estimator.warm_start) and hasattr(estimator, "model_")
     check_given(recipe, given, incremental, caller)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{caller}.fit")]
@@ -147,7 +147,7 @@ def new_request(
 MOST_WITHOUT = 10_000  # rows that are trained on without holding some out, as HistGradientBoosting does
 
 
-def _decided(
+def _decided_by_rows(
     recipe: Recipe, given: FitArguments, trainer: Trainer, incremental: bool, is_full_batch: bool
 ) -> Recipe:
     """Return the recipe with a network's plan, and ``early_stopping="auto"``, decided by the rows."""
