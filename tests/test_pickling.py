@@ -30,6 +30,7 @@ from sknet.compile._symbolic import (
     LiftedGraph,
     Line,
     Position,
+    RowsGraph,
     Samples,
     Share,
     SymbolicGraph,
@@ -37,7 +38,6 @@ from sknet.compile._symbolic import (
     graph_of_any_rows,
     lift_constants,
 )
-from sknet.compile._symbolic import Rows as CommonRows
 from sknet.compile.cuda._maps import Kernel
 from sknet.compile.cuda._persistent import Phases
 from sknet.compile.passes import Group, Kernels
@@ -280,7 +280,7 @@ SPECIAL = {
     RemoteShare: lambda: RemoteShare(1.5, 0.5, X),
     DataSet: lambda: DataSet(X, Y, None, Y, None, np.arange(6)),
     FitArguments: lambda: FitArguments(X, Y, np.ones(6)),
-    CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
+    RowsGraph: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
     Computation: lambda: Computation(model().module, nn.run, {"X": X}, False, {"variable": ops.tanh}),
     Method: lambda: Method("predict", "Return predictions.", ops.tanh),
     EncodedTable: lambda: EncodedTable(FittedEncoder(sknet.TableEncoder().fit(X)), "a table"),

@@ -98,7 +98,7 @@ class Call(NamedTuple):
         return f"{self.function}({', '.join(args)})"
 
 
-class Loop(NamedTuple):
+class RepeatedCalls(NamedTuple):
     """Calls that are repeated on blocks of arrays."""
 
     name: Name
@@ -109,7 +109,7 @@ class Loop(NamedTuple):
 
 
 def bound(
-    items: Iterable[Call | Loop], values: dict[str, Any], made: Iterable[tuple[Name, Call]] = ()
+    items: Iterable[Call | RepeatedCalls], values: dict[str, Any], made: Iterable[tuple[Name, Call]] = ()
 ) -> Iterator[Call]:
     """Yield the calls of a program with the objects that names stand for, after those that are made once."""
     for name, call in made:
@@ -137,7 +137,7 @@ def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
 
 
 def lines_of(
-    items: Iterable[Call | Loop], comments: Mapping[int, str], values: Mapping[str, Any]
+    items: Iterable[Call | RepeatedCalls], comments: Mapping[int, str], values: Mapping[str, Any]
 ) -> list[str]:
     found = []
     for i, item in enumerate(items):
@@ -221,7 +221,7 @@ class Writer:
         self.names = {x: Name(name) for x, name in plan.graph.names().items()}
         self.functions: dict[str, Any] = {}
         self.made: list[tuple[Name, Call]] = []
-        self.calls: list[Call | Loop] = []
+        self.calls: list[Call | RepeatedCalls] = []
         self.is_dividing = False
         self._comments: dict[int, str] = {}
         self._taken: set[str] = {*OWN_NAMES, *self.names.values(), *self._scratch_names()}
@@ -318,7 +318,7 @@ class Writer:
         calls, made = [call for call in self.calls if isinstance(call, Call)], self.made
         self.calls, self.made, self._known = self._outside
         self.is_dividing = False
-        self.calls.append(Loop(name, targets, made, calls, about))
+        self.calls.append(RepeatedCalls(name, targets, made, calls, about))
 
     def on_parts(self, arrays: Mapping[str, Name], size: int, write: Callable[..., None]) -> None:
         """Write calls for parts of vectors, of at most so many elements."""

@@ -257,7 +257,7 @@ class Position(int):
         return super().__new__(cls, position)
 
 
-class Rows:
+class RowsGraph:
     """A captured graph with lengths and numbers that depend on the number of rows and other sizes."""
 
     def __init__(self, graph: Graph) -> None:
@@ -337,9 +337,9 @@ def _operand(by: Samples, values: tuple[Any, ...], where: str) -> Any:
     return values[0]
 
 
-def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
+def graph_of_any_rows(captured: Callable[[int], Graph]) -> RowsGraph:
     """Capture a function for several numbers of rows."""
-    return Rows.of_sizes(captured, [ROWS])
+    return RowsGraph.of_sizes(captured, [ROWS])
 
 
 MOST_SIZES = 3  # that a graph depends on beside the number of rows
@@ -363,8 +363,8 @@ class Free(NamedTuple):
                 found[i][axis] = length
         return [tuple(shape) for shape in found]
 
-    def captured(self, captured: Callable[[Shapes], Graph], shapes: Shapes) -> Rows:
-        return Rows.of_sizes(lambda *sizes: captured(self.shapes(shapes, sizes)), [ROWS, *self.samples])
+    def captured(self, captured: Callable[[Shapes], Graph], shapes: Shapes) -> RowsGraph:
+        return RowsGraph.of_sizes(lambda *sizes: captured(self.shapes(shapes, sizes)), [ROWS, *self.samples])
 
     def tied(self, axes: Axes, shapes: Shapes, step: int) -> "Free":
         """Return what is free if other axes are, too."""
@@ -386,7 +386,7 @@ def free_lengths(shape: Sequence[Any]) -> Free:
 
 def of_any_lengths(
     captured: Callable[[Shapes], Graph], shapes: Shapes, kept: Collection[Axis] = ()
-) -> tuple[Rows, Free, dict[Axis, str]]:
+) -> tuple[RowsGraph, Free, dict[Axis, str]]:
     """Capture a function for any lengths that it takes of axes of inputs, but for axes that are `kept`."""
     # Return the graph, the free axes, and why others are fixed which the function takes of other lengths.
     free = FIXED
@@ -499,7 +499,7 @@ class SymbolicGraph:
         return cls.of_rows(lambda _: graph)
 
     @classmethod
-    def of_sizes(cls, rows: Rows, others: Sequence[int] = ()) -> Self:
+    def of_sizes(cls, rows: RowsGraph, others: Sequence[int] = ()) -> Self:
         """Describe a graph for any number of rows, and any values of other sizes, with those of a sample."""
         graph = rows.graph
         signature, known = graph.called(), graph.names()

@@ -17,7 +17,7 @@ import numpy as np
 from sknet._parallel import Lock
 from sknet.dask._collections import Partition, held_out_rows, naming_partition
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
-from sknet.dask._rank import Plan, Rank, Rows
+from sknet.dask._rank import FitPlan, Rank, RankRows
 from sknet.engine import Model
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._fitting import read_part
@@ -104,11 +104,11 @@ class Cluster:
         self._make_exchange = make_exchange
         self._name = ""
         self._addresses: list[str] = []
-        self._plan: Plan | None = None
+        self._plan: FitPlan | None = None
 
     # -- beginning -----------------------------------------------------------------------------------
 
-    def begin(self, plan: Plan, model: Model) -> None:
+    def begin(self, plan: FitPlan, model: Model) -> None:
         """Let workers take their partitions, and a copy of the model."""
         self._plan = plan
         for _ in range(MOST_LOST):
@@ -118,7 +118,7 @@ class Cluster:
                 continue
         raise RuntimeError(f"{MOST_LOST} times workers were lost before the fit could go on: see their logs")
 
-    def _begin(self, plan: Plan, model: Model) -> None:
+    def _begin(self, plan: FitPlan, model: Model) -> None:
         self.end()
         workers = self._living()
         self._wait_for(self.parts, workers)
@@ -258,7 +258,7 @@ def _answer() -> bool:
 
 
 def run_here(
-    plan: Plan, model: Model, numbers: Sequence[int], parts: Sequence[Partition], exchange: Exchange
+    plan: FitPlan, model: Model, numbers: Sequence[int], parts: Sequence[Partition], exchange: Exchange
 ) -> Rank:
     """Return one worker's part of a fit."""
     return Rank(
@@ -266,13 +266,13 @@ def run_here(
     )
 
 
-def _rows(plan: Plan, model: Model, number: int, part: Partition) -> Rows:
+def _rows(plan: FitPlan, model: Model, number: int, part: Partition) -> RankRows:
     with naming_partition(plan.places[number]):
         whole = read_part(plan.estimator, plan.recipe, FitArguments(*part), model.dtype, plan.dtypes)
     n_rows = whole.n_samples
     held_out = held_out_rows(n_rows, plan.fraction, seed=plan.seed, partition=number)
     training = np.setdiff1d(np.arange(n_rows), held_out)
-    return Rows(number, whole._replace(rows=training), whole._replace(rows=held_out))
+    return RankRows(number, whole._replace(rows=training), whole._replace(rows=held_out))
 
 
 def _join(
@@ -280,7 +280,7 @@ def _join(
     rank: int,
     addresses: Sequence[str],
     make_exchange: MakeExchange,
-    shared: tuple[Plan, Model],
+    shared: tuple[FitPlan, Model],
     numbers: Sequence[int],
     parts: Sequence[Partition],
 ) -> None:

@@ -25,7 +25,7 @@ from sknet.dask._collections import (
     partitions_of,
 )
 from sknet.dask._exchange import WorkerExchange
-from sknet.dask._rank import Block, Plan, Scored, merged, new_score
+from sknet.dask._rank import Block, FitPlan, Scored, merged, new_score
 from sknet.device import Device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._loop import Outcome, Validation
@@ -250,7 +250,7 @@ class WorkersTrainer(Trainer):
     ) -> None:
         self.cluster, self._facts, self._given = cluster, facts, given
         self._sync_every, self._places = sync_every, places
-        self._plan: Plan
+        self._plan: FitPlan
 
     def divide(self, network: Any) -> Divided:
         request, model = network.request, network.model
@@ -312,7 +312,7 @@ class WorkersTrainer(Trainer):
     def total_weight(self, given: FitArguments) -> float:
         return self.n_rows(given)  # weights are on the workers
 
-    def _planned(self, network: Any, seed: int, fraction: float, standing: Any) -> Plan:
+    def _planned(self, network: Any, seed: int, fraction: float, standing: Any) -> FitPlan:
         sizes = self.cluster.sizes
         held_out = [len(held_out_rows(n, fraction, seed=seed, partition=i)) for i, n in enumerate(sizes)]
         if fraction and sum(held_out) < FEWEST:
@@ -322,7 +322,7 @@ class WorkersTrainer(Trainer):
         n_rows = sum(sizes) - sum(held_out)
         estimator, recipe = self._remote(network)
         batch_size = self.batch_size(recipe, n_rows)
-        return Plan(
+        return FitPlan(
             estimator,
             recipe,
             seed,
@@ -489,7 +489,7 @@ class _Validation(Validation):
 class WorkersSteps(RemoteSteps):
     """Steps that workers make together; after each block the model here is like theirs."""
 
-    def __init__(self, model: Model, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, model: Model, cluster: Cluster, plan: FitPlan) -> None:
         self.n_batches = plan.n_batches
         self._model, self._cluster, self._plan = model, cluster, plan
         self._per_step = SECONDS  # so that the first block has one step

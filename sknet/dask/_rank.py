@@ -29,7 +29,7 @@ TAIL = 3  # weight, loss and rows, behind a gradient
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """Plan of a fit that all workers know."""
 
     estimator: Any
@@ -61,7 +61,7 @@ class Scored(NamedTuple):
     score: "dict[str, Any] | None"
 
 
-class Rows(NamedTuple):
+class RankRows(NamedTuple):
     number: int
     training: DataSet
     held_out: DataSet
@@ -87,7 +87,7 @@ def merged(states: Sequence["dict[str, Any]"]) -> dict[str, Any]:
 class Rank:
     """One worker's part of a fit."""
 
-    def __init__(self, plan: Plan, rows: Sequence[Rows], model: Model, exchange: Exchange) -> None:
+    def __init__(self, plan: FitPlan, rows: Sequence[RankRows], model: Model, exchange: Exchange) -> None:
         self.plan, self.rows, self.exchange = plan, rows, exchange
         self._batches = [each.training.batches(model, plan.batch_size) for each in rows]
         self._n_rows = sum(each.training.n_samples for each in rows)

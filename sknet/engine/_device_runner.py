@@ -38,7 +38,7 @@ from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import Batch, each_input, gather_by_threads, is_fed, resident
 from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, follow_schedules, per_output, update_function
-from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
+from sknet.engine._persistent import BatchRows, Input, Number, Persistent, State, Step, persistent
 from sknet.engine._programs import (
     DeviceInputs,
     DeviceOutputs,
@@ -723,7 +723,7 @@ class DeviceSteps(Steps):
         if whole is None or memory is not outputs:
             state = self._state
             inputs: list[Input] = [*map(State, leaves((*state[:5],))), *map(Number, range(len(state.hyper)))]
-            inputs += [Rows(each.order, each.source) for each in rows.taken(program.takes)]
+            inputs += [BatchRows(each.order, each.source) for each in rows.taken(program.takes)]
             whole = Persistent(step, found, inputs, 1, n_rows, self._ring, outputs, self.model.device)
             self._whole[key] = outputs, whole
         return whole

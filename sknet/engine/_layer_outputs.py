@@ -17,7 +17,7 @@ from sknet.device import active, backend, device_of, namespace, to_device, to_ho
 from sknet.engine._fingerprint import Fingerprint
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._model_like import ModelLike
-from sknet.engine._network import Head, Part, Pass, apply_head, chunk_rows_of, in_chunks, predict_rows
+from sknet.engine._network import Head, Pass, SubPass, apply_head, chunk_rows_of, in_chunks, predict_rows
 from sknet.engine._optimizer import as_operands
 from sknet.engine._programs import evaluate, on_one_row
 from sknet.exceptions import DeviceError, ShapeError
@@ -95,7 +95,7 @@ def _calls(module: Module, owner: Any, X: Any, dtype: Any, compute: Callable[[Pa
 
 def part_rows(model: ModelLike, X: Any, path: str, head: Head | None = None) -> Any:
     """Return the output of one module of a network for all rows of its own inputs."""
-    return predict_rows(model, X, f"part {path}", head, Part(path))
+    return predict_rows(model, X, f"part {path}", head, SubPass(path))
 
 
 def drawn_rows(model: ModelLike, X: Any, head: Head | None, keys: Sequence[tuple[int, int]]) -> Any:

@@ -58,7 +58,7 @@ class Pass(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class SubPass:
     """A pass through one module of a network on its own, such as a decoder."""
 
     path: str
@@ -474,7 +474,7 @@ class Network(_HoldsPrograms):
 
     def rows_at_once(self, X: Any, by: Pass = run) -> int:
         """Return how many rows are computed at once, in bounded memory."""
-        part = by.path if isinstance(by, Part) else ""
+        part = by.path if isinstance(by, SubPass) else ""
         if type(X) is np.ndarray and X.dtype.kind == "f":
             key: Any = part, X.shape[1:]
         else:

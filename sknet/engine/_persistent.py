@@ -51,14 +51,14 @@ class Number(NamedTuple):
     place: int
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """An input that has the rows of a batch: those of `source` that are next in `order`."""
 
     order: Any
     source: Any
 
 
-Input = State | Number | Rows
+Input = State | Number | BatchRows
 
 
 class Step(NamedTuple):
@@ -132,7 +132,7 @@ class Persistent:
         pairs = list(zip(step.graph.inputs, self._inputs, strict=True))
         loaded = [self._loaded(x, given) for x, given in pairs if isinstance(given, State)]
         begun = [self._number(x, given) for x, given in pairs if isinstance(given, Number)]
-        begun += self._gathered([(x, given) for x, given in pairs if isinstance(given, Rows)])
+        begun += self._gathered([(x, given) for x, given in pairs if isinstance(given, BatchRows)])
         stored = [self._stored(x) for x in step.donated.values()]
         left = [] if outputs is None else [self._left(outputs)]
         for name, value in found.constants.items():
@@ -176,7 +176,7 @@ class Persistent:
         element = f"table[(step * {count} + {given.place}) * gridDim.x + fit]"
         return f"if (threadIdx.x == {given.place % THREADS})\n    {name}[0] = {element};"
 
-    def _gathered(self, rows: Sequence[tuple[Variable, Rows]]) -> list[str]:
+    def _gathered(self, rows: Sequence[tuple[Variable, BatchRows]]) -> list[str]:
         """Return statements that read the rows of a batch: first their numbers, then what they have."""
         numbers: dict[int, str] = {}
         first, then = [], []

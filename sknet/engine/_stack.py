@@ -32,7 +32,7 @@ from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import any_sparse, each_input
 from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, follow_schedules, per_output
-from sknet.engine._persistent import Input, Number, Persistent, Rows, State, Step, persistent
+from sknet.engine._persistent import BatchRows, Input, Number, Persistent, State, Step, persistent
 from sknet.engine._programs import DeviceOutputs, check_repeatable, is_made_of, made_of
 from sknet.engine._runner_cache import steps_for
 from sknet.engine._runners import Block, EagerSteps, Outputs, Steps, steps_at_once
@@ -216,7 +216,7 @@ class Done(NamedTuple):
     buffers: dict[str, Any]
 
 
-class Place(NamedTuple):
+class MemberMemory(NamedTuple):
     flat: Any
     slots: dict[str, Any]
     untrained: dict[str, Any]
@@ -317,7 +317,7 @@ class MemberSteps(Steps):
 
     # -- the place in a stack -------------------------------------------------------------------
 
-    def move(self, place: Place) -> None:
+    def move(self, place: MemberMemory) -> None:
         """Let the model keep its arrays where the stack reads and writes them."""
         model = self.model
         with active(model.device, model.precision):
@@ -545,9 +545,9 @@ class Stack:
         found.run  # noqa: B018 - which asks for all memory
         return found
 
-    def _place(self, i: int) -> Place:
+    def _place(self, i: int) -> MemberMemory:
         slots = {name: slot[i] for name, slot in self._slots.items()}
-        return Place(self._flat[i], slots, {name: x[i, ...] for name, x in self._untrained.items()})
+        return MemberMemory(self._flat[i], slots, {name: x[i, ...] for name, x in self._untrained.items()})
 
     # -- members ------------------------------------------------------------------------------
 
@@ -668,7 +668,7 @@ class Stack:
         if whole is None or memory is not outputs:
             one, state = self.plan.ones[n_rows], self._state
             inputs: list[Input] = [*map(State, leaves(state[:5])), *map(Number, range(len(state[5])))]
-            inputs += [Rows(x.order, x.source) for x in self._rows.taken(*self.plan.rows_of(n_rows))]
+            inputs += [BatchRows(x.order, x.source) for x in self._rows.taken(*self.plan.rows_of(n_rows))]
             inputs += map(State, one.own)
             whole = Persistent(
                 one.step, one.phases, inputs, self.size, n_rows, self._ring, outputs, self.device

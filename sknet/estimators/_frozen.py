@@ -23,7 +23,7 @@ from sknet._params import described_by
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import arguments, computed_dtype, each_input
 from sknet.engine._layer_outputs import Layer, detached, find_layer
-from sknet.engine._network import Head, Network, Part, Pass, warn_of_overflow
+from sknet.engine._network import Head, Network, Pass, SubPass, warn_of_overflow
 from sknet.estimators._head_targets import HeadTargets, has_classes
 from sknet.estimators._heads import (
     check_deviations,
@@ -537,7 +537,7 @@ class FrozenTransformer(Frozen):
         codes = checked_codes(self, with_lengths(X, lengths), shape, has_steps=has_steps)
         with np.errstate(all="ignore"):
             _, head, result = prediction_of(self, DECODER)
-            return result(self._network.compute(codes, DECODER, head, Part(DECODER)))
+            return result(self._network.compute(codes, DECODER, head, SubPass(DECODER)))
 
     def _coder(self) -> Module:
         return self._module

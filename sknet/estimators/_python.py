@@ -10,7 +10,7 @@ from sknet.compile import Graph, capture
 from sknet.compile._symbolic import (
     ROWS,
     Free,
-    Rows,
+    RowsGraph,
     Shapes,
     SymbolicGraph,
     free_lengths,
@@ -18,7 +18,7 @@ from sknet.compile._symbolic import (
 )
 from sknet.core import Tensor, no_grad
 from sknet.engine._inputs import computed_dtype
-from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Part, Pass
+from sknet.engine._network import FEW_ROWS, MOST_ROWS, Head, Pass, SubPass
 from sknet.estimators._inputs import Encoded, fixed_axes
 from sknet.estimators._offset import head_of_both
 from sknet.estimators._targets import DECODER, conformal_quantile, prediction_of
@@ -263,7 +263,7 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
 def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
     if hasattr(frozen, "inverse_transform"):
         doc = "Reconstruct X from its codes, by the decoder."
-        yield _method(frozen, "inverse_transform", doc, DECODER, by=Part(DECODER), source="codes")
+        yield _method(frozen, "inverse_transform", doc, DECODER, by=SubPass(DECODER), source="codes")
 
 
 def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[Method]:
@@ -372,7 +372,7 @@ class _Lengths(NamedTuple):
     limits: dict[str, tuple[int, int | None]]
 
     @classmethod
-    def of(cls, rows: Rows, free: Free, first: int = 1) -> Self:
+    def of(cls, rows: RowsGraph, free: Free, first: int = 1) -> Self:
         graph = SymbolicGraph.of_sizes(rows, [values[0] for values in free.samples])
         limits = [graph.limits(number) for number in range(1, len(free.axes) + 1)]
         return cls(free, {f"s{first + i}": each for i, each in enumerate(limits)})
@@ -434,7 +434,7 @@ class _File:
                 self.layers,
                 free=free,
             )
-            rows = Rows.of_sizes(captured, [ROWS, *free.samples])
+            rows = RowsGraph.of_sizes(captured, [ROWS, *free.samples])
             [output] = rows.graph.outputs
             self.texts.append(text)
             found = self.passes[method.by] = (name, rows.shape(output)[1:], output.dtype)
@@ -532,7 +532,7 @@ class _File:
         if self.columns is not None:
             lines.append(table_facts(len(self.columns), self.columns))
         if "codes" in self.inputs:
-            lines += self._expected("CODES", "MOST_CODES", "codes", Part(DECODER))
+            lines += self._expected("CODES", "MOST_CODES", "codes", SubPass(DECODER))
         return "\n".join(lines)
 
     def _expected(self, name: str, most: str, source: str, by: Pass) -> list[str]:
@@ -619,10 +619,10 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
     chosen = methods_of(frozen, frozen._kind, layer, coverage)
     given = _Network(frozen)
 
-    def write(rows: Rows, free: Free) -> str:
+    def write(rows: RowsGraph, free: Free) -> str:
         lengths = {"X": _Lengths.of(rows, free)}
         if "codes" in given.inputs:
-            captured, shapes = given.captured("codes", Part(DECODER)), list(given.shapes("codes").values())
+            captured, shapes = given.captured("codes", SubPass(DECODER)), list(given.shapes("codes").values())
             of_codes, others, _ = of_any_lengths(captured, shapes)
             lengths["codes"] = _Lengths.of(of_codes, others, len(free.axes) + 1)
 

@@ -10,7 +10,7 @@ from sknet._tree import leaves, map_leaves
 from sknet._warnings import warn_caller
 from sknet.compile import Graph, Variable, capture
 from sknet.compile._graph import OutputIndex, checked_inputs, flat_arguments, outputs_of
-from sknet.compile._symbolic import FIXED, Axis, Free, Rows, Shapes, SymbolicGraph, of_any_lengths
+from sknet.compile._symbolic import FIXED, Axis, Free, RowsGraph, Shapes, SymbolicGraph, of_any_lengths
 from sknet.core import Tensor, as_tensor
 from sknet.device import is_array, to_host
 from sknet.exceptions import CaptureError, GraphError
@@ -337,7 +337,7 @@ def export_function(function: Callable[[Tensor], Tensor], example: Tensor) -> Gr
 def with_any_lengths(
     captured: Callable[[Shapes], Graph],
     shapes: Mapping[str, tuple[int, ...]],
-    write: Callable[[Rows, Free], Written],
+    write: Callable[[RowsGraph, Free], Written],
     fixed: Collection[Axis] = (),
     *,
     warns: bool = True,

@@ -25,7 +25,7 @@ from sknet.compile._symbolic import (
     Free,
     Length,
     Lengths,
-    Rows,
+    RowsGraph,
     Share,
     Triangles,
     terms_of,
@@ -688,18 +688,18 @@ class PythonSource:
         return f'decoded("""\n{lines}""", {literal(array.dtype.str)}, {literal(array.shape)})'
 
 
-def _optimized(captured: Callable[..., Graph], free: Free) -> Rows:
+def _optimized(captured: Callable[..., Graph], free: Free) -> RowsGraph:
     """Return the optimized graph that programs execute, or the captured one if that depends on sizes."""
     samples = [ROWS, *free.samples]
     try:  # the passes that change no bit, as in the programs of predictors
-        return Rows.of_sizes(lambda *sizes: optimize(captured(*sizes), exact=True), samples)
+        return RowsGraph.of_sizes(lambda *sizes: optimize(captured(*sizes), exact=True), samples)
     except CaptureError:
-        return Rows.of_sizes(captured, samples)
+        return RowsGraph.of_sizes(captured, samples)
 
 
 class _Body:
     def __init__(
-        self, source: PythonSource, rows: Rows, names: dict[Variable, str], layers: Mapping[str, str]
+        self, source: PythonSource, rows: RowsGraph, names: dict[Variable, str], layers: Mapping[str, str]
     ) -> None:
         self._source, self._rows, self._names, self._layers = source, rows, names, layers
         self._known = rows.graph.names()

@@ -128,7 +128,7 @@ def _has_steps_to_share(estimator: Any) -> bool:
     return isinstance(estimator, Pipeline) and len(estimator.steps) > 1 and estimator.memory is None
 
 
-class Task(NamedTuple):
+class FoldTask(NamedTuple):
     parameters: dict[str, Any]
     resource: str | None
     saved: SavedFit | None = None
@@ -151,7 +151,7 @@ class AlreadySet(dict[str, Any]):
         return {}
 
 
-def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str, Any]) -> Evaluated:
+def evaluate(estimator: Any, X: Any, y: Any, task: FoldTask, arguments: Mapping[str, Any]) -> Evaluated:
     """Fit and score a candidate."""
     estimator = estimator.set_params(**clone(task.parameters, safe=False))
     memory = share_first_steps(estimator, task.steps) if task.shares or task.steps else None

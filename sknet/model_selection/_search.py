@@ -35,7 +35,7 @@ from sknet.estimators._fit import SharedInputs
 from sknet.estimators._head_scoring import scoring_by_target
 from sknet.estimators._targets import kind_of_labels
 from sknet.exceptions import ContinuationWarning, InvalidParameterError
-from sknet.model_selection._evaluation import Evaluated, Task, evaluate, steps_key
+from sknet.model_selection._evaluation import Evaluated, FoldTask, evaluate, steps_key
 from sknet.model_selection._indexable import indexable
 from sknet.model_selection._parallel_fits import (
     Dispatch,
@@ -274,7 +274,7 @@ class Evaluations:
         def task_of(c: int, s: int, leads: bool) -> partial[Evaluated]:
             steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
             is_stacked = dispatches[c] is Dispatch.STACKED
-            task = Task(
+            task = FoldTask(
                 candidates[c],
                 resource,
                 None if saved[c] is None else saved[c][s],
@@ -319,7 +319,7 @@ class Evaluations:
     def _evaluation(
         self,
         X: Any,
-        task: Task,
+        task: FoldTask,
         split: Any,
         at: tuple[int, int],
         of: tuple[int, int],

@@ -21,7 +21,7 @@ from sknet.compile._symbolic import (
     VARYING,
     Axis,
     Free,
-    Rows,
+    RowsGraph,
     Shapes,
     SymbolicGraph,
     graph_of_any_rows,
@@ -334,7 +334,7 @@ def _written(
 
     public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
 
-    def write(rows: Rows, free: Free) -> tuple[Writer, list[Value], list[Value], bool]:
+    def write(rows: RowsGraph, free: Free) -> tuple[Writer, list[Value], list[Value], bool]:
         prepares = table if scaling is None else Standardized(scaling, names)
         w, outputs = exported(rows, public, list(inputs), prepares, free)
         own = rows.graph.inputs[len(values) :]
@@ -450,7 +450,7 @@ class Standardized:
 
 
 def exported(
-    rows: Rows,
+    rows: RowsGraph,
     parameters: Mapping[str, np.ndarray[Any, Any]],
     inputs: Sequence[str],
     prepares: "Prepares | None" = None,

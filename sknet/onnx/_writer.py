@@ -14,7 +14,7 @@ from sknet.compile._symbolic import (
     Filled,
     Length,
     Lengths,
-    Rows,
+    RowsGraph,
     Share,
     Triangles,
     terms_of,
@@ -57,7 +57,7 @@ class Node(NamedTuple):
 class Writer:
     """Collects nodes and constants."""
 
-    def __init__(self, rows: Rows, sizes_of: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(self, rows: RowsGraph, sizes_of: Sequence[tuple[str, int]] = ()) -> None:
         self.rows = rows
         self.nodes: list[Node] = []
         self.constants: dict[str, np.ndarray[Any, Any]] = {}

@@ -56,7 +56,7 @@ class Contents(NamedTuple):
     spare: int = 0
 
 
-class Place(NamedTuple):
+class ArrayPlace(NamedTuple):
     """Dtype, shape and offsets of an array, in the bytes after the header."""
 
     dtype: np.dtype[Any]
@@ -227,7 +227,7 @@ def _check_texts(path: Path, found: Any, size: int) -> tuple[str, str]:
     return kind, text
 
 
-def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str, Place]:
+def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str, ArrayPlace]:
     """Return the place of each array, in order, after checking that the arrays fill the file."""
     places = {name: _checked_place(path, name, value) for name, value in header.items()}
     places = dict(sorted(places.items(), key=lambda item: (item[1].start, item[1].stop)))
@@ -241,7 +241,7 @@ def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str,
     return places
 
 
-def _checked_place(path: Path, name: str, value: Any) -> Place:
+def _checked_place(path: Path, name: str, value: Any) -> ArrayPlace:
     def refuse() -> LoadError:
         return damaged(path, f"array {name!r} is described as {str(value)[:200]}")
 
@@ -252,7 +252,7 @@ def _checked_place(path: Path, name: str, value: Any) -> Place:
         raise refuse()
     if not are_counts(offsets) or len(offsets) != 2:
         raise refuse()
-    place = Place(np.dtype(DTYPES[dtype]), tuple(shape), *offsets)
+    place = ArrayPlace(np.dtype(DTYPES[dtype]), tuple(shape), *offsets)
     if is_long_and_empty(shape):
         raise refuse()
     if place.stop - place.start != math.prod(shape) * place.dtype.itemsize:
@@ -271,7 +271,7 @@ def are_counts(values: Any) -> bool:
     return is_short and all(type(n) is int and 0 <= n < MOST_BYTES for n in values)
 
 
-def _read_array(path: Path, file: BinaryIO, name: str, place: Place, start: int) -> np.ndarray[Any, Any]:
+def _read_array(path: Path, file: BinaryIO, name: str, place: ArrayPlace, start: int) -> np.ndarray[Any, Any]:
     file.seek(start + place.start)
     dtype = np.uint8 if place.dtype == bool else place.dtype
     found = np.fromfile(file, dtype, math.prod(place.shape))

@@ -10,7 +10,7 @@ import scipy.sparse
 
 from sknet import NetRegressor, Tensor, nn, ops, vmap
 from sknet.compile import Plan, capture, compile
-from sknet.compile._calls import Assigned, Call, Loop, Method, Name, bound, lines_of, runner_of
+from sknet.compile._calls import Assigned, Call, Method, Name, RepeatedCalls, bound, lines_of, runner_of
 from sknet.compile._compile import MOST_FUNCTIONS, MOST_PROGRAMS, compile_cached
 from sknet.compile._symbolic import differing, lift_constants, outputs_with
 from sknet.compile.passes import ASSEMBLY, rewrite
@@ -33,7 +33,9 @@ def test_names_are_looked_up_in_functions_tuples_and_named_arguments():
 def test_loops_bind_each_block():
     seen = []
     twice = (Name("t"), Call(operator.mul, (Name("x"), 2)))
-    loop = Loop(Name("blocks"), [Name("x")], [twice], [Call(seen.append, (Name("t"),))], "two blocks")
+    loop = RepeatedCalls(
+        Name("blocks"), [Name("x")], [twice], [Call(seen.append, (Name("t"),))], "two blocks"
+    )
     runner_of(bound([loop], {"blocks": [(1,), (5,)]}))()
     assert seen == [2, 10]
     assert lines_of([loop], {}, {})[0] == "for x in blocks:  # two blocks"

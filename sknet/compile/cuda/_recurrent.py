@@ -15,7 +15,7 @@ import numpy as np
 from sknet.compile._calls import Name
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.cuda._maps import Kernel, formula, literal
-from sknet.compile.cuda._rules import Arrays, Fill, Product, Step, Task, rule, takes, works_in
+from sknet.compile.cuda._rules import Arrays, Fill, Product, RuleTask, Step, rule, takes, works_in
 from sknet.ops._recurrent_cells import CELLS, tape_shapes
 
 __all__: list[str] = []
@@ -102,7 +102,7 @@ FLAG_ARRAYS = {"ended": BOOL, "had_ended": BOOL}
 NONE = Name()  # of an array that a kernel does without
 
 
-class Network:
+class NetworkOperands:
     """Operands and sizes of a recurrent network, and what memory it works in."""
 
     def __init__(self, equation: Equation) -> None:
@@ -173,8 +173,8 @@ class Repeated(NamedTuple):
 class Text:
     """Names of arrays, and the kernel of a step, of either direction."""
 
-    def __init__(self, task: Task) -> None:
-        self.task, self.net, self.name = task, Network(task.equation), task.writer.name
+    def __init__(self, task: RuleTask) -> None:
+        self.task, self.net, self.name = task, NetworkOperands(task.equation), task.writer.name
         self.rooms = {x: task.writer.scratch(task.equation, i) for i, x in enumerate(self.net.rooms())}
 
     # -- arrays -------------------------------------------------------------------------------
@@ -288,17 +288,17 @@ RECURRENT = "recurrence_outputs", "recurrence_tape", "recurrence_gradient"
 @takes("recurrence", *RECURRENT)
 def _has_elements(equation: Equation) -> bool:
     """Tell whether there is something to multiply in every step; lengths may be a number."""
-    net = Network(equation)
+    net = NetworkOperands(equation)
     return bool(net.w_ih.size and net.w.size)
 
 
 @works_in(*RECURRENT)
 def _works_in(equation: Equation) -> Arrays:
-    return list(Network(equation).rooms().values())
+    return list(NetworkOperands(equation).rooms().values())
 
 
 @rule("recurrence")
-def _outputs(task: Task) -> Iterator[Step]:
+def _outputs(task: RuleTask) -> Iterator[Step]:
     """Copy the outputs, with which a tape begins."""
     tape, out = task.equation.variables[-1], task.output
     w = task.writer
@@ -309,14 +309,14 @@ def _outputs(task: Task) -> Iterator[Step]:
 
 
 @rule("recurrence_outputs", "recurrence_tape")
-def _forward(task: Task) -> Iterator[Step]:
+def _forward(task: RuleTask) -> Iterator[Step]:
     yield from _Forward(task).steps()
 
 
 class _Forward(Text):
     """All steps, of which a tape keeps more than the outputs."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: RuleTask) -> None:
         super().__init__(task)
         net = self.net
         self.outputs, *self.kept = self.sections(self.name(task.output), net.tape[: 1 if net.is_alone else 3])
@@ -380,7 +380,7 @@ class _Forward(Text):
 
 
 @rule("recurrence_gradient")
-def _backward(task: Task) -> Iterator[Step]:
+def _backward(task: RuleTask) -> Iterator[Step]:
     text = _Backward(task)
     yield from text.start()
     yield from text.steps()
@@ -390,7 +390,7 @@ def _backward(task: Task) -> Iterator[Step]:
 class _Backward(Text):
     """All steps back, and the gradients of what they share."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: RuleTask) -> None:
         super().__init__(task)
         net = self.net
         self.given, tape = (self.name(task.equation.variables[at]) for at in (0, -1))

@@ -122,7 +122,7 @@ class Total(NamedTuple):
         return [f"const {self.kind} {self.other} = {text};", self.plus(self.other)]
 
 
-class Loop(NamedTuple):
+class Body(NamedTuple):
     """Statements for element number ``r`` of each total."""
 
     size: int
@@ -136,7 +136,7 @@ class Section(NamedTuple):
     """Totals of the same elements."""
 
     totals: Sequence[Total]
-    loops: Sequence[Loop]
+    loops: Sequence[Body]
     pieces: int
 
 
@@ -246,7 +246,7 @@ class Reducer(NamedTuple):
         return [*lines, "}"]
 
     def _piece(
-        self, totals: Sequence[Total], loop: Loop, piece: str, first: str = "threadIdx.x", step: int = BLOCK
+        self, totals: Sequence[Total], loop: Body, piece: str, first: str = "threadIdx.x", step: int = BLOCK
     ) -> list[str]:
         if loop.pieces == 1:
             return self._loop(totals, loop, first, str(loop.size), step)
@@ -295,7 +295,7 @@ class Reducer(NamedTuple):
         wide = "" if self.index_type == "unsigned int" else f"({self.index_type})"
         return f"{wide}blockIdx.x * blockDim.x"
 
-    def _loop(self, totals: Sequence[Total], loop: Loop, first: str, stop: str, step: int) -> list[str]:
+    def _loop(self, totals: Sequence[Total], loop: Body, first: str, stop: str, step: int) -> list[str]:
         if not loop.size:
             return []
         taken = [total.plus(value) for total, value in zip(totals, loop.values, strict=True)]
@@ -543,7 +543,7 @@ def reduced(name: str, group: Group, plan: Plan) -> Kernel:
 
 class _Part(NamedTuple):
     equations: Sequence[Equation]
-    loops: list[Loop]
+    loops: list[Body]
     n_totals: int
     planned: Schedule
     arrays: dict[str, str]
@@ -564,7 +564,7 @@ class _Writer:
             return self._fused()
         [equation] = self._group.reductions
         if not any(x.size for x in equation.variables):
-            return _Part([equation], [Loop(0, [], ["0"], 1, 0)], equation.output.size, EMPTY, {})
+            return _Part([equation], [Body(0, [], ["0"], 1, 0)], equation.output.size, EMPTY, {})
         return self._products(equation) if equation.primitive.name in OF_PRODUCTS else self._single(equation)
 
     def _fused(self) -> _Part:
@@ -579,7 +579,7 @@ class _Writer:
             body.insert(0, f"const {self._index} i = {self._offset(kept, gone)};")
         planned = self._schedule(kept, gone)
         values = [value_of(equation, element) for equation, element in zip(equations, elements, strict=True)]
-        loop = Loop(gone.size, body, values, planned.pieces, planned.length)
+        loop = Body(gone.size, body, values, planned.pieces, planned.length)
         arrays = dict(zip(maps.taken(used), maps.parameters(used), strict=True))
         return _Part(equations, [loop], kept.size, planned, arrays, frozenset(maps.helpers))
 
@@ -589,7 +589,7 @@ class _Writer:
         kept, gone = _divided(x.shape, steps_of(self._plan.views.ghost(x)), axes_of(equation))
         planned = self._schedule(kept, gone)
         body = [f"const {type_of(x.dtype)} x = {self._loaded(x, self._offset(kept, gone))};"]
-        loop = Loop(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
+        loop = Body(gone.size, body, [value_of(equation, "x")], planned.pieces, planned.length)
         return _Part([equation], [loop], kept.size, planned, self._read([x]), self._helpers([x]))
 
     def _products(self, equation: Equation) -> _Part:
@@ -601,7 +601,7 @@ class _Writer:
         for (first, *second), (number, length) in zip(factors, divided, strict=True):
             body = [self._factor("x", first, dtype), *[self._factor("y", y, dtype) for y in second]]
             product = arithmetic("*", "x", "y" if second else "x", dtype)
-            loops.append(Loop(first.size, body, [product], number, length))
+            loops.append(Body(first.size, body, [product], number, length))
         planned = Schedule("block", 1, _blocks(divided), 0)
         return _Part(
             [equation], loops, 1, planned, self._read(equation.variables), self._helpers(equation.variables)

@@ -41,7 +41,7 @@ class Fill(NamedTuple):
 
 Step = Kernel | Product | Fill
 Arrays = list[tuple[tuple[int, ...], Any]]
-Rule = Callable[["Task"], Iterator[Step]]
+Rule = Callable[["RuleTask"], Iterator[Step]]
 RULES: dict[str, Rule] = {}
 SCRATCH: dict[str, Callable[[Equation], Arrays]] = {}
 CONDITIONS: dict[str, Callable[[Equation], bool]] = {}
@@ -67,7 +67,7 @@ def by_rule(equation: Equation, writer: Writer, owner: Backend, name: Callable[[
     if _is_empty(equation):
         yield Fill(writer.name(equation.output), 0)
         return
-    yield from RULES[equation.primitive.name](Task(equation, writer, owner, name))
+    yield from RULES[equation.primitive.name](RuleTask(equation, writer, owner, name))
 
 
 def scratch_of_rule(equation: Equation) -> Arrays:
@@ -91,7 +91,7 @@ def windows_of(equation: Equation) -> Windows:
     return Windows(tuple(size), tuple(kernel), **where)
 
 
-class Task:
+class RuleTask:
     """One equation: names and layouts of its arrays, and text that finds elements of them."""
 
     def __init__(self, equation: Equation, writer: Writer, owner: Backend, name: Callable[[], str]) -> None:
@@ -202,7 +202,7 @@ class Task:
 
 
 @rule("max_pool")
-def _max_pool(task: Task) -> Iterator[Step]:
+def _max_pool(task: RuleTask) -> Iterator[Step]:
     [x], out = task.equation.variables, task.output
     element = task.at(x, "image", "n", "c", "y", "x")
     body = [
@@ -224,7 +224,7 @@ def _max_pool(task: Task) -> Iterator[Step]:
 
 
 @rule("max_pool_put")
-def _max_pool_put(task: Task) -> Iterator[Step]:
+def _max_pool_put(task: RuleTask) -> Iterator[Step]:
     """Each element gets the gradients of the windows of which it is the first largest element."""
     g, x, top = task.equation.variables
     out, (rows, columns) = task.output, task.windows.kernel
@@ -261,7 +261,7 @@ def _max_pool_put(task: Task) -> Iterator[Step]:
 
 
 @rule("sum_pool")
-def _sum_pool(task: Task) -> Iterator[Step]:
+def _sum_pool(task: RuleTask) -> Iterator[Step]:
     """Sums of the columns of a window are added, as `sknet.ops` does."""
     [x], out, zero = task.equation.variables, task.output, literal(0, task.output.dtype)
     rows, columns = task.windows.kernel
@@ -282,7 +282,7 @@ def _sum_pool(task: Task) -> Iterator[Step]:
 
 
 @rule("sum_pool_spread")
-def _sum_pool_spread(task: Task) -> Iterator[Step]:
+def _sum_pool_spread(task: RuleTask) -> Iterator[Step]:
     [g], out = task.equation.variables, task.output
     body = [
         *task.of("i", out.shape, "n c y x"),
@@ -300,7 +300,7 @@ MOST_LOOKS = 1 << 26  # so many indices may be read by all threads, to add in th
 
 
 @rule("put")
-def _put(task: Task) -> Iterator[Step]:
+def _put(task: RuleTask) -> Iterator[Step]:
     """Each element looks for its gradients; if there are too many places, these are added in any order."""
     (g, indices), out = task.equation.variables, task.output
     length, axis = task.equation.params["length"], task.equation.params["axis"]
@@ -338,7 +338,7 @@ def _put(task: Task) -> Iterator[Step]:
     yield task.kernel(g.size, arrays, body, types)
 
 
-def _element(task: Task, x: Variable, flat: str, name: str) -> list[str]:
+def _element(task: RuleTask, x: Variable, flat: str, name: str) -> list[str]:
     """Return the statement that names the place, in memory, of an element given by its flat index."""
     strides, step, terms = steps_of(task.writer.plan.views.ghost(x)), x.size, []
     if task.writer.plan.views.is_contiguous(x):
@@ -415,7 +415,7 @@ def _works_in(equation: Equation) -> Arrays:
 class _Convolution:
     """The maps of a convolution; its scratch arrays are of columns, images and weights."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: RuleTask) -> None:
         self.task, self.forms = task, _Forms.of(task.equation, task.windows)
 
     def weight_of(self, x: Variable) -> Iterator[Step]:
@@ -486,7 +486,7 @@ class _Convolution:
 
 
 @rule("conv")
-def _conv(task: Task) -> Iterator[Step]:
+def _conv(task: RuleTask) -> Iterator[Step]:
     (x, w), made = task.equation.variables, _Convolution(task)
     tiles = _Tiles.of(task.equation, task.windows)
     if tiles is not None:
@@ -503,7 +503,7 @@ def _conv(task: Task) -> Iterator[Step]:
 
 
 @rule("conv_image")
-def _conv_image(task: Task) -> Iterator[Step]:
+def _conv_image(task: RuleTask) -> Iterator[Step]:
     (g, w), made = task.equation.variables, _Convolution(task)
     tiles = _Tiles.of(task.equation, task.windows)
     if tiles is not None:  # a convolution of gradients with the kernels turned by half a circle
@@ -519,7 +519,7 @@ def _conv_image(task: Task) -> Iterator[Step]:
 
 
 @rule("conv_weight")
-def _conv_weight(task: Task) -> Iterator[Step]:
+def _conv_weight(task: RuleTask) -> Iterator[Step]:
     """Gradients of parts of the samples are added one after the other."""
     (x, g), made, writer = task.equation.variables, _Convolution(task), task.writer
     tiles = _Tiles.of(task.equation, task.windows)
@@ -593,7 +593,7 @@ class _Tiles(NamedTuple):
 class _TiledConvolution:
     """Writes the steps of a convolution by tiles."""
 
-    def __init__(self, task: Task, tiles: _Tiles) -> None:
+    def __init__(self, task: RuleTask, tiles: _Tiles) -> None:
         self.task, self.tiles = task, tiles
 
     def images(self, x: Variable, weight: str) -> Iterator[Step]:
