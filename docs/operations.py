@@ -19,6 +19,7 @@ __all__ = [
     "OTHER_ERRORS",
     "RESULTS",
     "SHAPES",
+    "arguments",
     "errors",
     "has_axes",
     "output",
@@ -27,8 +28,8 @@ __all__ = [
 ]
 
 ARRAY = "Tensor or array-like"
-X, AXIS = "[[1.0, 2.0], [3.0, 4.0]]", "axis=1"
-# The arguments of an example, by operation; its output is computed at the build.
+X, AXIS, ANY_X = "[[1.0, 2.0], [3.0, 4.0]]", "axis=1", "[0.0, 1.0, 2.0]"
+# The arguments of an example, by operation (`ANY_X` for others of x); its output is computed at the build.
 EXAMPLES = {
     **dict.fromkeys(("abs", "negative", "positive", "sign", "relu", "square"), "[-2.0, 0.0, 3.0]"),
     **dict.fromkeys(("celu", "elu", "leaky_relu", "mish", "selu", "silu", "softsign"), "[-2.0, 0.0, 3.0]"),
@@ -37,7 +38,6 @@ EXAMPLES = {
         ("softplus", "tanh", "sinh", "cosh", "asinh", "expm1", "erf", "erfc"), "[-1.0, 0.0, 1.0]"
     ),
     **dict.fromkeys(("acos", "asin"), "[-1.0, 0.0, 1.0]"),
-    **dict.fromkeys(("sin", "cos", "tan", "atan", "exp", "exp2", "log1p"), "[0.0, 1.0, 2.0]"),
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"), "[1.0, 10.0, 16.0]"),
     **dict.fromkeys(("ceil", "floor", "round", "trunc"), "[-1.5, 0.5, 2.5]"),
     **dict.fromkeys(("isfinite", "isinf", "isnan"), '[1.0, float("inf"), float("nan")]'),
@@ -304,10 +304,16 @@ def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
             "------",
             *(line for error, when in found for line in (error, f"    {when}")),
         )
-    example = EXAMPLES.get(function.__name__)
+    example = arguments(function)
     if "Examples\n---" not in doc and example is not None:
         call = f"{function.__name__}({example})"
         yield from ("", "Examples", "--------", f">>> ops.{call}", *output(call).splitlines())
+
+
+def arguments(function: Callable[..., object]) -> str | None:
+    """Return the arguments of an example."""
+    is_of_x = [*inspect.signature(function).parameters] == ["x"]
+    return EXAMPLES.get(function.__name__, ANY_X if is_of_x else None)
 
 
 def kind_of_result(function: Callable[..., object]) -> str:

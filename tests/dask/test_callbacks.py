@@ -7,6 +7,7 @@ import pytest
 from sknet import MLPClassifier, NetClassifier, callbacks, nn
 from sknet.callbacks import Callback
 from sknet.dask import fit
+from tests.callbacks.test_contract import ROWS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 
@@ -22,32 +23,6 @@ def net(**params):
     return MLPClassifier((4,), **{"batch_size": 40, "max_iter": 2, "random_state": 0, **params})
 
 
-class Report:
-    """As of Optuna's trials."""
-
-    number = 0
-
-    def report(self, value, step):
-        self.value = value
-
-    def should_prune(self):
-        return False
-
-
-MADE = {
-    "CSVLog": lambda path: callbacks.CSVLog(path / "log.csv"),
-    "Callback": lambda path: Callback(),
-    "Checkpoint": lambda path: callbacks.Checkpoint(path / "fit.sknet"),
-    "EarlyStopping": lambda path: callbacks.EarlyStopping(),
-    "EpochScoring": lambda path: callbacks.EpochScoring("accuracy", on="training"),
-    "GradientMonitor": lambda path: callbacks.GradientMonitor(),
-    "LearningRateFinder": lambda path: callbacks.LearningRateFinder(),
-    "PrintLog": lambda path: callbacks.PrintLog(),
-    "ProgressBar": lambda path: callbacks.ProgressBar(),
-    "Pruning": lambda path: callbacks.Pruning(Report()),
-    "TensorBoardLog": lambda path: callbacks.TensorBoardLog(path / "board"),
-    "TimeLimit": lambda path: callbacks.TimeLimit(60),
-}
 REFUSED = {
     "Checkpoint": "has no state to save in between",
     "GradientMonitor": "needs the batches themselves, which a fit over workers lacks",
@@ -66,7 +41,7 @@ class Trained(Callback):
 
 @pytest.mark.parametrize("name", sorted(set(callbacks.__all__) - {"FitView"}))
 def test_callbacks_work_or_say_why_not(client, tmp_path, name):
-    estimator = net(callbacks=[MADE[name](tmp_path), Trained()])
+    estimator = net(callbacks=[ROWS[name].make(tmp_path), Trained()])
     Trained.blocks = 0
     if name not in REFUSED:
         assert estimator.fit(*parts()).n_iter_ == 2
