@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sknet.compile._compile import forget_programs
-from sknet.compile.cuda import _heads, _maps, _precisions, _recurrent, _rules
+from sknet.compile.cuda import _clusters, _heads, _maps, _precisions, _recurrent, _rules
 from sknet.compile.numpy import _emitters, _executor
 from sknet.compile.passes import fuse
 from sknet.engine import _batches, _device_runner, _network, _runners
@@ -32,6 +32,7 @@ OF_PROGRAMS = {
     "rows of a product in three parts": [(_precisions, "LEAST_SIZE")],
 }
 OF_RUNS = {
+    "multiplications of a step of a cluster": [(_clusters, "LEAST_PRODUCTS")],
     "seconds of a block of steps": [(_runners, "SECONDS")],
     "steps of a block on a device": [(_device_runner, "MOST_STEPS")],
     "multiplications of rows predicted on the host": [(_network, "MOST_PRODUCTS")],

@@ -786,6 +786,21 @@ assemble = _Internal("assemble").define(
 )
 
 
+# -- sums over blocks of threads --------------------------------------------------------------
+# Each block of a cluster has parts of some sums, which are added in the order of the blocks.
+
+
+def _block_sums(xp: Namespace, *parts: Any) -> Any:
+    return xp.concat([part.reshape(-1) for part in parts])  # of one block
+
+
+block_sums = _Internal("block_sums").define(
+    forward=_block_sums,
+    shape=lambda *parts: ((sum(math.prod(part.shape) for part in parts),), parts[0].dtype),
+    vjp=None,
+)
+
+
 # -- x + a * y --------------------------------------------------------------------------------
 
 

@@ -479,6 +479,10 @@ class Backend(ABC):
         """Return how many bytes the threads of a block may share on `device`; 0 if a kernel cannot ask."""
         return 0
 
+    def blocks_of_cluster(self, device: Device) -> int:
+        """Return how many blocks may be a cluster on `device`, which share memory; 1 if it has none."""
+        return 1
+
     def kernels(self, source: str, names: Sequence[str], device: Device, shared: int = 0) -> "list[Kernel]":
         """Compile a module of CUDA C, `source`, for `device`; return its kernels of these `names`.
 

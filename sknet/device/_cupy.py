@@ -264,6 +264,9 @@ class CupyBackend(Backend):
     def shared_memory(self, device: Device) -> int:
         return int(self._cupy.cuda.Device(device.index).attributes["MaxSharedMemoryPerBlockOptin"])
 
+    def blocks_of_cluster(self, device: Device) -> int:
+        return 8 if int(self._cupy.cuda.Device(device.index).compute_capability) >= 90 else 1
+
     def kernels(self, source: str, names: Sequence[str], device: Device, shared: int = 0) -> list[Kernel]:
         # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):

@@ -712,7 +712,9 @@ class DeviceSteps(Steps):
         """Return what makes all steps of a block in one launch; None if they are not suited."""
         program, rows = self.program_for(n_rows), self._rows
         if n_rows not in self._phases:
-            step = Step(program.graph, program.plan.donated, program.returns.output, program.returns.report)
+            graph, taken, returns = program.graph, program.takes, program.returns
+            batch = graph.inputs[-len(leaves((taken.X, taken.y, taken.weight))) :]
+            step = Step(graph, program.plan.donated, returns.output, returns.report, batch)
             is_resident = rows.nbytes_of_chunks == 0
             self._phases[n_rows] = persistent(step, n_rows, self.model.device) if is_resident else None, step
         found, step = self._phases[n_rows]

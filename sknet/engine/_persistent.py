@@ -1,4 +1,4 @@
-"""Steps of small networks as one launch: a block of threads trains one network in its shared memory."""
+"""Steps of small networks as one launch: a block of threads or a cluster has one in its shared memory."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,8 @@ import numpy as np
 
 from sknet.compile import Variable
 from sknet.compile._graph import Graph
+from sknet.compile.cuda._clusters import blocks_for
+from sknet.compile.cuda._maps import type_of
 from sknet.compile.cuda._persistent import Phases, phases
 from sknet.device import Device, backend, to_device
 
@@ -15,10 +17,11 @@ THREADS = 256  # of a block; phases are written for as many
 
 STEPS = """\
 {functions}
-extern "C" __global__ void __launch_bounds__({threads}) steps({parameters})
+extern "C" __global__ void __launch_bounds__({bounds}) steps({parameters})
 {{
     extern __shared__ __align__(16) unsigned char memory[];
-    const long long fit = blockIdx.x;
+    const long long fit = blockIdx.x / {blocks};
+    const unsigned int rank = {rank};
 {declarations}
     for (unsigned int i = {zeros[0]} + threadIdx.x; i < {zeros[1]}; i += {threads})
         memory[i] = 0;
@@ -28,11 +31,13 @@ extern "C" __global__ void __launch_bounds__({threads}) steps({parameters})
 {begun}
         __syncthreads();
 {calls}
-        if (threadIdx.x < 3)
-            reports[(step * gridDim.x + fit) * 3 + threadIdx.x] = {report}[threadIdx.x];
+        if (rank == 0 && threadIdx.x < 3)
+            reports[(step * {n_fits} + fit) * 3 + threadIdx.x] = {report}[threadIdx.x];
 {left}
     }}
     __syncthreads();
+    if (rank != 0)
+        return;
 {stored}
 }}
 """
@@ -62,12 +67,13 @@ Input = State | Number | BatchRows
 
 
 class Step(NamedTuple):
-    """One step of one network: its graph, which inputs outputs replace, the raw output and the report."""
+    """One step of one network: its graph, which inputs outputs replace, raw output, report, and the batch."""
 
     graph: Graph
     donated: Mapping[Variable, Variable]
     output: Variable
     report: Variable
+    rows: Sequence[Variable]  # inputs
 
 
 OF_STEPS = {"table", "reports"}  # arrays with a row for each step of a block
@@ -80,11 +86,23 @@ class Ring(Protocol):
     reports: Any
 
 
-def persistent(step: Step, n_rows: int, device: Device) -> Phases | None:
-    """Return a step as phases of a kernel; None if shapes, or the device, do not suit that."""
+MOST_BLOCKS = 64  # of the clusters of some networks; more networks keep a device busy with a block for each
+
+
+def persistent(step: Step, n_rows: int, device: Device, n_fits: int = 1) -> Phases | None:
+    """Return a step as phases of a kernel; None if shapes, or the device, do not suit that.
+
+    Where the device has clusters, each of few networks has one, unless its step cannot be divided.
+    """
     owner = backend(device.kind)
-    most = owner.shared_memory(device) - 16 * n_rows - 64  # numbers of the rows of a batch are there, too
-    return None if most <= 0 else phases(step.graph, step.donated, owner, most)
+    most_blocks = min(owner.blocks_of_cluster(device), MOST_BLOCKS // n_fits)
+    for blocks in dict.fromkeys((blocks_for(step.graph, n_rows, most_blocks), 1)):
+        # Numbers of the rows of a batch are there, too.
+        most = owner.shared_memory(device) - 16 * n_rows // blocks - 64
+        found = phases(step.graph, step.donated, owner, most, step.rows, blocks) if most > 0 else None
+        if found is not None:
+            return found
+    return None
 
 
 class Persistent:
@@ -115,7 +133,7 @@ class Persistent:
         arrays = {name: array for name, (_, array) in self._arrays.items()}
         for name in OF_STEPS & arrays.keys():
             arrays[name] = arrays[name][first_step:]
-        self._kernel((self._n_fits,), (THREADS,), tuple(arrays.values()))
+        self._kernel((self._n_fits * self._found.blocks,), (THREADS,), tuple(arrays.values()))
 
     # -- text ---------------------------------------------------------------------------------
 
@@ -136,13 +154,17 @@ class Persistent:
         stored = [self._stored(x) for x in step.donated.values()]
         left = [] if outputs is None else [self._left(outputs)]
         for name, value in found.constants.items():
-            of = next(x for x in step.graph.constants if str(found.names.get(x, "")) == name)
-            self._takes(name, f"const {self._kind(of)}", to_device(value, self._device))
+            self._takes(name, f"const {type_of(value.dtype)}", to_device(value, self._device))
         parameters = ", ".join(f"{kind} *{name}" for name, (kind, _) in self._arrays.items())
         calls = [f"{call}\n__syncthreads();" for call in found.calls]
         return STEPS.format(
             functions=found.functions,
             threads=THREADS,
+            # One block of a cluster is on a multiprocessor, and may have all registers.
+            bounds=THREADS if found.blocks == 1 else f"{THREADS}, 1) __cluster_dims__({found.blocks}, 1, 1",
+            blocks=found.blocks,
+            rank="__clusterRelativeBlockRank()" if found.blocks > 1 else "0",
+            n_fits=self._n_fits,
             parameters=parameters,
             declarations=_indented(found.declarations, 4),
             zeros=found.zeros,
@@ -173,22 +195,24 @@ class Persistent:
         table, name = self._ring.table, self._found.names[x]
         count = math.prod(table.shape[1:]) // self._n_fits
         self._takes("table", f"const {self._kind(x)}", table)
-        element = f"table[(step * {count} + {given.place}) * gridDim.x + fit]"
+        element = f"table[(step * {count} + {given.place}) * {self._n_fits} + fit]"
         return f"if (threadIdx.x == {given.place % THREADS})\n    {name}[0] = {element};"
 
     def _gathered(self, rows: Sequence[tuple[Variable, BatchRows]]) -> list[str]:
         """Return statements that read the rows of a batch: first their numbers, then what they have."""
         numbers: dict[int, str] = {}
         first, then = [], []
+        n_rows = self._n_rows // self._found.blocks
         for n, (x, (order, source)) in enumerate(rows):
             if id(order) not in numbers:
                 name = numbers[id(order)] = f"rows{len(numbers)}"
                 given = self._takes(f"order{name}", "const long long", order)
                 n_samples = order.size // self._n_fits
                 first.append(
-                    f"__shared__ long long {name}[{self._n_rows}];\n"
-                    f"{self._each(self._n_rows)}\n"
-                    f"    {name}[i] = {given}[fit * {n_samples} + start + step * {self._n_rows} + i];"
+                    f"__shared__ long long {name}[{n_rows}];\n"
+                    f"{self._each(n_rows)}\n"
+                    f"    {name}[i] = {given}[fit * {n_samples} + start + step * {self._n_rows}"
+                    f" + rank * {n_rows} + i];"
                 )
             then.append(self._taken(n, x, source, numbers[id(order)]))
         return [*first, "__syncthreads();", *then]
@@ -199,7 +223,7 @@ class Persistent:
         along = steps[1] if source.ndim == 2 else 1
         given = self._takes(f"from{n}", f"const {self._kind(x)}", source)
         place = f"{rows}[i / {width}] * {steps[0]} + i % {width} * {along}LL"
-        return f"#pragma unroll 8\n{self._each(x.size)}\n    {self._found.names[x]}[i] = {given}[{place}];"
+        return f"#pragma unroll 8\n{self._each_row(x)}\n    {self._found.names[x]}[i] = {given}[{place}];"
 
     def _left(self, outputs: Any) -> str:
         """Return the statement that writes the raw output of a step where it waits for its score."""
@@ -207,8 +231,12 @@ class Persistent:
         width = x.size // self._n_rows
         self._takes("outputs", self._kind(x), outputs)
         room = outputs.size // self._n_fits
-        place = f"fit * {room} + (at[1] + step * {self._n_rows}) * {width} + i"
-        return f"{self._each(x.size)}\n    outputs[{place}] = {self._found.names[x]}[i];"
+        n_rows = self._n_rows // self._found.blocks
+        place = f"fit * {room} + (at[1] + step * {self._n_rows} + rank * {n_rows}) * {width} + i"
+        return f"{self._each_row(x)}\n    outputs[{place}] = {self._found.names[x]}[i];"
+
+    def _each_row(self, x: Variable) -> str:
+        return self._each(x.size // self._found.blocks)
 
     @staticmethod
     def _each(size: int) -> str:

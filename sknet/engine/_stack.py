@@ -451,8 +451,10 @@ class StackPlan:
 
         own = {str(i): Variable(values.shape[1:], values.dtype) for i, values in numbers.items()}
         graph, donated, returns = optimized(step, (*args, own), range(5))
-        one = Step(graph, donated, returns.output, returns.report)
-        found = persistent(one, n_rows, self.device)
+        first, count = len(leaves(args[:6])), len(leaves(args[6:9]))
+        batch = graph.inputs[first : first + count]
+        one = Step(graph, donated, returns.output, returns.report, batch)
+        found = persistent(one, n_rows, self.device, len(self.members))
         arrays = [to_device(values, self.device) for values in numbers.values()]
         return None if found is None else One(one, found, [*self.key, *arrays])
 

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARP = 32, MOST = 1024 };
-enum state { READY, AT_BARRIER, AT_EXCHANGE, DONE };
+enum { WARP = 32, MOST = 2048 };
+enum state { READY, AT_BARRIER, AT_EXCHANGE, AT_CLUSTER, DONE };
 enum outcome { RAN, WAITS_FOR_EVER, REPORTED, UNCHECKED };
 
 struct size { unsigned x, y, z; };
 struct kernel {
     void (*thread)(void **);
-    int waits;
+    unsigned waits, cluster; /* whether threads do, and the number of blocks that do */
     struct { struct size block, thread, threads, blocks; } *of_launch; /* blockIdx and so on */
     char *shared, *shared_end;
     struct globals globals; /* of its module, once they have been looked for */
@@ -26,7 +26,7 @@ static unsigned char has_context[MOST];
 static enum state states[MOST];
 static double values[2][MOST];
 static unsigned char turns[MOST];
-static unsigned running;
+static unsigned running, rank, base; /* the thread, its block in the cluster, and that one's first thread */
 static char *stacks;
 static struct kernel *body;
 static void **given;
@@ -63,6 +63,28 @@ static void go_on(void)
 }
 
 void wait_for_block(void) { wait_as(AT_BARRIER); }
+void wait_for_cluster(void) { wait_as(AT_CLUSTER); }
+unsigned rank_in_cluster(void) { return rank; }
+
+/* Return where a block of the cluster has what is at an address in the shared memory of the running one. */
+void *shared_by(const void *at, unsigned block)
+{
+    const size_t size = body->shared_end - body->shared;
+    return block == rank ? (void *)at : copies + block * size + ((const char *)at - body->shared);
+}
+
+/* Let another block of the cluster be the running one. */
+static void turn_to(unsigned block, unsigned count)
+{
+    const size_t size = body->shared_end - body->shared;
+    if (body->cluster > 1) {
+        memcpy(copies + rank * size, body->shared, size);
+        memcpy(body->shared, copies + block * size, size);
+    }
+    body->of_launch->block.x += block - rank;
+    rank = block;
+    base = block * count;
+}
 
 /* Put the value of another lane of the warp in place of this one's. The values of two exchanges are kept
    apart: a lane may be at the next one before the others have read this one's. */
@@ -71,7 +93,7 @@ void exchange(void *value, size_t size, unsigned from)
     const unsigned me = running, turn = turns[me] ^= 1;
     memcpy(&values[turn][me], value, size);
     wait_as(AT_EXCHANGE);
-    memcpy(value, &values[turn][from], size);
+    memcpy(value, &values[turn][base + from], size);
 }
 
 static int all_at(enum state state, unsigned from, unsigned to)
@@ -95,36 +117,59 @@ static int released(enum state state, unsigned from, unsigned to)
     return 1;
 }
 
-/* Run all threads of a block that may wait. */
-static enum outcome run_waiting(unsigned count, int backwards)
+/* Run the threads of the running block until all have ended, or wait for other blocks; tell whether some ran. */
+static int run_until_all_wait(unsigned count, int backwards)
 {
-    if (!stacks)
-        stacks = malloc((size_t)MOST * STACK);
-    if (!stacks || count > MOST || count % WARP)
-        return WAITS_FOR_EVER;
-    if (body->shared)
-        memset(body->shared, 0xff, body->shared_end - body->shared);
-    for (unsigned n = 0; n < count; n++) {
-        states[n] = READY;
-        turns[n] = 0;
-    }
-    for (;;) {
+    for (int has_run = 0;; has_run = 1) {
         int is_ready = 0;
         for (unsigned k = 0; k < count; k++) {
-            running = backwards ? count - 1 - k : k;
+            running = base + (backwards ? count - 1 - k : k);
             if (states[running] != READY)
                 continue;
             is_ready = 1;
-            body->of_launch->thread.x = running;
+            body->of_launch->thread.x = running - base;
             stack = stacks + (size_t)(running + 1) * STACK;
             go_on();
         }
-        if (all_at(DONE, 0, count))
-            return RAN;
-        for (unsigned n = 0; n < count; n += WARP)
+        for (unsigned n = base; n < base + count; n += WARP)
             is_ready |= released(AT_EXCHANGE, n, n + WARP);
-        is_ready |= released(AT_BARRIER, 0, count);
+        is_ready |= released(AT_BARRIER, base, base + count);
         if (!is_ready)
+            return has_run;
+    }
+}
+
+/* Run all threads of a cluster of blocks, of one for most kernels, that may wait. */
+static enum outcome run_waiting(unsigned count, int backwards)
+{
+    const unsigned blocks = body->cluster, all = blocks * count;
+    const size_t size = body->shared_end - body->shared;
+    if (!stacks)
+        stacks = malloc((size_t)MOST * STACK);
+    if (!stacks || all > MOST || count % WARP)
+        return WAITS_FOR_EVER;
+    if (blocks > 1) {
+        copies = realloc(copies, blocks * size);
+        memset(copies, 0xff, blocks * size);
+        original = (struct extent){body->shared, body->shared_end};
+    }
+    number_of_copies = blocks > 1 ? blocks : 0;
+    if (body->shared)
+        memset(body->shared, 0xff, size);
+    for (unsigned n = 0; n < all; n++) {
+        states[n] = READY;
+        turns[n] = 0;
+    }
+    rank = base = 0;
+    for (;;) {
+        int has_run = 0;
+        for (unsigned k = 0; k < blocks; k++) {
+            turn_to(backwards ? blocks - 1 - k : k, count);
+            has_run |= run_until_all_wait(count, backwards);
+        }
+        if (all_at(DONE, 0, all))
+            return RAN;
+        if (!(has_run | released(AT_CLUSTER, 0, all)))
             return WAITS_FOR_EVER;
     }
 }
@@ -143,8 +188,10 @@ static enum outcome run_block(unsigned count, int backwards)
 static enum outcome run_blocks(unsigned grid, unsigned block, int backwards)
 {
     enum outcome outcome = RAN;
-    for (unsigned n = 0; n < grid && outcome == RAN; n++) {
-        body->of_launch->block.x = backwards ? grid - 1 - n : n;
+    if (grid % body->cluster)
+        return WAITS_FOR_EVER;
+    for (unsigned n = 0; n < grid && outcome == RAN; n += body->cluster) {
+        body->of_launch->block.x = backwards ? grid - body->cluster - n : n;
         outcome = body->waits ? run_waiting(block, backwards) : run_block(block, backwards);
     }
     return outcome;

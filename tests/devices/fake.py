@@ -106,13 +106,15 @@ def plain_products() -> Iterator[None]:
         forget_programs()
 
 
-_shared_memory: ContextVar[int] = ContextVar("bytes that threads of a block may share", default=0)
+_shared_memory: ContextVar[tuple[int, int]] = ContextVar(
+    "bytes that threads of a block may share, and blocks of a cluster", default=(0, 1)
+)
 
 
 @contextmanager
-def sharing(most: int) -> Iterator[None]:
+def sharing(most: int, blocks: int = 1) -> Iterator[None]:
     """Let kernels that are compiled meanwhile have as much shared memory; so steps can be persistent."""
-    token = _shared_memory.set(most)
+    token = _shared_memory.set((most, blocks))
     try:
         yield
     finally:
@@ -589,7 +591,10 @@ class FakeBackend(Backend):
         _count("returns")
 
     def shared_memory(self, device: Device) -> int:
-        return _shared_memory.get()
+        return _shared_memory.get()[0]
+
+    def blocks_of_cluster(self, device: Device) -> int:
+        return _shared_memory.get()[1]
 
     def kernels(
         self, source: str, names: Sequence[str], device: Device, shared: int = 0

@@ -72,9 +72,12 @@ typedef struct { double x, y; } __attribute__((aligned(16))) double2;
 typedef __SIZE_TYPE__ size_t;
 void exchange(void *value, size_t size, unsigned int from);
 void wait_for_block(void);
+void wait_for_cluster(void);
+unsigned int rank_in_cluster(void);
+void *shared_by(const void *at, unsigned int block);
 struct kernel {
     void (*thread)(void **);
-    int waits;
+    unsigned int waits, cluster;
     void *of_launch;
     char *shared, *shared_end;
     void *globals;
@@ -85,6 +88,10 @@ extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 #define __shared__ static __attribute__((section("shared")))
 #define __syncthreads() wait_for_block()
 #define __threadfence() ((void)0)
+#define __cluster_barrier_arrive() ((void)0)
+#define __cluster_barrier_wait() wait_for_cluster()
+#define __clusterRelativeBlockRank() rank_in_cluster()
+#define __cluster_map_shared_rank(at, block) shared_by(at, block)
 #define atomicAdd(at, more) __extension__({                            \\
     __typeof__(*(at)) *place = (at), before = *place;                  \\
     *place = before + (more);                                          \\
@@ -104,10 +111,13 @@ extern char __stop_shared[] __attribute__((weak, visibility("hidden")));
 LAUNCHED = """
 __attribute__((no_sanitize_address))
 static void thread_of_{name}(void **arguments) {{ {name}({arguments}); }}
-struct kernel kernel_{name} = {{ thread_of_{name}, {waits}, &of_launch, __start_shared, __stop_shared }};
+struct kernel kernel_{name} = {{
+    thread_of_{name}, {waits}, {cluster}, &of_launch, __start_shared, __stop_shared
+}};
 """
 DYNAMIC = re.compile(r"extern __shared__ __align__\(16\) (unsigned char \w+)\[\];")
-BOUNDS = re.compile(r"__launch_bounds__\(\d+\) ")
+BOUNDS = re.compile(r"__launch_bounds__\([\d, ]+\) ")
+CLUSTER = re.compile(r"__cluster_dims__\((\d+), 1, 1\) ")
 HEAD = re.compile(r"__global__ void (?=\w+\()")
 HEADER = re.compile(r"(\w+)\(([^)]*)\)")
 _recorded: dict[str, None] | None = None  # the text of modules, while it is all that is wanted
@@ -133,24 +143,28 @@ def compiled(source: str, names: Sequence[str], shared: int = 0) -> list[Callabl
 
     The array of `shared` memory whose size a launch tells is declared with that size.
     """
+    given = source
     source = BOUNDS.sub("", DYNAMIC.sub(rf"__shared__ \1[{shared}] __attribute__((aligned(16)));", source))
     if _recorded is not None:
-        _recorded[source] = None
+        _recorded[given if CLUSTER.search(given) else source] = None
         return [_refuse for _ in names]
     return loaded(_library(source), names)
 
 
 @cache
 def _library(source: str) -> Path:
+    cluster = CLUSTER.search(source)  # of all kernels of a module
+    source = CLUSTER.sub("", source)
     parts = [SHIM, DECLARATIONS, source.replace('extern "C" ', "")]
-    return built("".join(parts + [_launched(kernel) for kernel in HEAD.split(source)[1:]]), FLAGS, runtime())
+    made = [_launched(kernel, cluster[1] if cluster else "1") for kernel in HEAD.split(source)[1:]]
+    return built("".join(parts + made), FLAGS, runtime())
 
 
-def _launched(kernel: str) -> str:
+def _launched(kernel: str, cluster: str) -> str:
     """Return what `blocks.c` needs of a kernel, of which the text after ``__global__ void`` is given."""
     name, parameters = HEADER.match(kernel).groups()
-    waits = "__sync" in kernel or "__shfl" in kernel
-    return LAUNCHED.format(name=name, arguments=_arguments(parameters), waits=int(waits))
+    waits = re.search("__sync|__shfl|__cluster_barrier", kernel) is not None
+    return LAUNCHED.format(name=name, arguments=_arguments(parameters), waits=int(waits), cluster=cluster)
 
 
 def _arguments(parameters: str) -> str:

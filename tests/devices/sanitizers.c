@@ -20,6 +20,9 @@ struct extent { const char *start, *stop; };
 static const struct extent *arrays;
 static unsigned count_of_arrays;
 static const char *stack; /* where the running thread's begins: it grows downwards */
+static char *copies;           /* the shared memory of each block of a cluster, while others run */
+static struct extent original; /* that of the block that runs */
+static unsigned number_of_copies;
 
 /* Python reads it (launching.Report). */
 struct report {
@@ -75,9 +78,12 @@ static struct globals globals_of(const void *at)
 static int may_use(const char *at, size_t size)
 {
     const char here = 0;
+    const ptrdiff_t length = original.stop - original.start;
     for (unsigned n = 0; n < count_of_arrays; n++)
         if (at >= arrays[n].start && at + size <= arrays[n].stop)
             return 1;
+    if (at >= copies && at < copies + number_of_copies * length)
+        at = original.start + (at - copies) % length;
     for (size_t n = 0; n < own.count; n++)
         if (at >= own.first[n].start && at + size <= own.first[n].start + own.first[n].size)
             return 1;

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.devices import kernels
+from tests.devices import kernels, launching
 
 HEAD = 'extern "C" __global__ void map0(const float *x, float *y)'
 LOOP = "for (unsigned int i = blockIdx.x * blockDim.x + threadIdx.x; i < 10; i += gridDim.x * blockDim.x)"
@@ -85,6 +85,61 @@ def test_some_threads_wait(body):
 def test_threads_that_wait_for_ever_are_detected(body, threads):
     with pytest.raises(RuntimeError, match="threads of a block wait for others that never come"):
         kernel(body)((1,), (threads,), arrays())
+
+
+# -- clusters of blocks -----------------------------------------------------------------------
+
+OF_CLUSTER = """
+    __shared__ float part[32];
+    part[threadIdx.x] = x[(blockIdx.x * 32 + threadIdx.x) % 10];
+    {barrier}
+    float sum = 0;
+    for (unsigned int block = 0; block < 4; block++)
+        sum += ((const float *)__cluster_map_shared_rank(part, block))[threadIdx.x + {beyond}];
+    {barrier}
+    part[threadIdx.x] = -1;
+    if (threadIdx.x == 0)
+        y[blockIdx.x] = sum + 100 * __clusterRelativeBlockRank();
+"""
+BARRIER = "__cluster_barrier_arrive(); __cluster_barrier_wait();"
+
+
+def of_cluster(barrier=BARRIER, beyond=0):
+    head = HEAD.replace("void ", "void __cluster_dims__(4, 1, 1) ")
+    body = OF_CLUSTER.format(barrier=barrier, beyond=beyond)
+    [found] = kernels.compiled(f"{head}\n{{\n{body}\n}}\n", ["map0"])
+    return found
+
+
+def test_blocks_of_a_cluster_read_what_others_share():
+    x, y = arrays()
+    sums = [sum((32 * (4 * n + block)) % 10 for block in range(4)) for n in range(2)]
+    for _ in range(2):
+        y[:] = 0
+        of_cluster()((8,), (32,), (x, y))
+        np.testing.assert_array_equal(y, [sums[n // 4] + 100 * (n % 4) for n in range(8)] + [0, 0])
+
+
+def test_blocks_that_do_not_wait_for_each_other_give_two_results():
+    results = []
+    for _ in range(2):
+        x, y = arrays()
+        of_cluster("__syncthreads();")((4,), (32,), (x, y))
+        results.append(y.tobytes())
+    assert results[0] != results[1]
+
+
+def test_addresses_of_other_blocks_are_checked(monkeypatch):
+    monkeypatch.setattr(launching, "_reports", [])
+    with pytest.raises(launching.SanitizerError, match="thread 31: read of 4 bytes"):
+        of_cluster(beyond=1)((4,), (32,), arrays())
+
+
+def test_a_cluster_is_whole():
+    with pytest.raises(RuntimeError, match="wait for others that never come"):
+        of_cluster()((6,), (32,), arrays())
+    with pytest.raises(RuntimeError, match="wait for others that never come"):
+        of_cluster(f"if (blockIdx.x) {{ {BARRIER} }}")((4,), (32,), arrays())
 
 
 # -- compilation ------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ from tests.trees import map_leaves
 __all__ = ["PROGRAMS", "Kernel", "gathered"]
 
 SHARED = 200_000  # bytes of shared memory of a block of threads
+OPTED_IN = 232_448  # those of an H100's
 DEVICE = Device(fake.FakeBackend.kind)
 Programs = Iterator[tuple[str, Callable[[], object]]]
 
@@ -65,7 +66,7 @@ class Kernel(NamedTuple):
         return HEAD.sub(rf"\g<1>{name}(", self.text, count=1)
 
 
-HEAD = re.compile(r'(extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?)(\w+)\(')
+HEAD = re.compile(r'(extern "C" __global__ void (?:__\w+__\([^)]*\) )*)(\w+)\(')
 VARIABLE = re.compile(r"\b[a-z]\d+(?=\b|_row\b|_s\d\b)")
 
 
@@ -312,6 +313,35 @@ def of_blocks_in_one_launch() -> Programs:
                 yield title, partial(block, NETWORKS[name], X, y, n_fits, **settings)
 
 
+CLUSTERS = [
+    ((20, 100, 2), 256, "float32", lambda: [nn.GELU(), nn.Dropout(0.2)]),
+    ((30, 64, 64, 10), 256, "float32", lambda: [nn.ReLU()]),
+    ((20, 100, 2), 96, "float64", lambda: [nn.Tanh(), nn.Dropout(0.2)]),
+]
+
+
+def of_clusters() -> Programs:
+    """Blocks of steps that a cluster of blocks makes as one kernel, on sm_90 and later."""
+
+    def block(widths: tuple[int, ...], size: int, dtype: str, between: Callable[[], list[nn.Module]]) -> Any:
+        layers = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), *between())]
+        network = nn.Sequential(*layers[: -len(between())])
+        X, y, weight = (
+            np.zeros((2 * size, widths[0]), dtype),
+            np.arange(2 * size) % 2,
+            np.ones(2 * size, dtype),
+        )
+        settings = {"optimizer": Adam(), "alpha": 1e-3, "random_state": 0, "dtype": dtype, "device": DEVICE}
+        with fake.sharing(OPTED_IN, 8):
+            model = Model(network, "log_loss", **settings)
+            batches = Batches(X, y, weight if len(widths) < 4 else None, size, model.dtype, DEVICE)
+            model.materialize(batches.X)
+            return DeviceSteps(model, batches, True)._whole_block(size, None)
+
+    for given in CLUSTERS:
+        yield f"a cluster for {given[:3]}", partial(block, *given)
+
+
 def of_halves() -> Programs:
     """Steps whose arrays between products are of bfloat16: wide loads and single ones, last layers, sums."""
     activations = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "dropout": nn.Dropout}
@@ -355,7 +385,7 @@ PROGRAMS = {
     "ops": of_ops, "records": of_records, "layers": of_layers, "losses": of_losses,
     "optimizers": of_optimizers, "sizes": of_sizes, "reductions": of_reductions, "graphs": of_graphs,
     "blocks": of_blocks, "persistent": of_blocks_in_one_launch, "stacks": of_stacks, "scores": of_scores,
-    "halves": of_halves,
+    "halves": of_halves, "clusters": of_clusters,
 }  # fmt: skip
 
 

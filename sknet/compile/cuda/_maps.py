@@ -189,6 +189,8 @@ BLOCK = 256  # threads per block
 MOST_BLOCKS = 4096  # several per multiprocessor of any GPU; beyond that, a thread computes several elements
 NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 
+OF_BLOCK = "of_block"  # a parameter of draws in a cluster: they go on from those of the blocks before
+
 PHILOX = """\
 // 16 bits, number i of those that numpy.random.Philox has from (0, 0, site, step) on, as a number in [0, 1).
 __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned long long key1,
@@ -646,6 +648,8 @@ def _uniform_draws(w: MapWriter, equation: Equation) -> str:
     low, high = [w.element(x) for x in key] if key else [f"{x}ULL" for x in params["key"]]
     size = math.prod(params["shape"])  # of each stream, where there are several
     here = w.here if equation.output.size == size else f"{w.here} % {size}"
+    if OF_BLOCK in params:
+        here = f"{here} + __clusterRelativeBlockRank() * {size}"
     return f"uniform({here}, {low}, {high}, {params['site']}ULL, {counted})"
 
 

@@ -1,10 +1,11 @@
-"""Persistent kernels: a plan as the phases of one kernel, in which one block of threads has one network.
+"""Persistent kernels: a plan as the phases of one kernel, in which a block or a cluster has one network.
 
 The groups of a plan are those of `CupyProgram`, and so are the texts of their kernels, which one block of
 threads runs one after the other, with a barrier after each. Products of matrices are written here: each
 thread has a tile of the result in registers, and a fixed share of its terms. What a step reads and writes
 lies in the block's shared memory, so that networks whose steps fit there need a launch for many steps, not
-several for each. Every sum is taken in an order that depends on the shapes alone.
+several for each. The blocks of a cluster each have some rows of a batch (`_clusters`), and their sums are a
+phase that reads all of them. Every sum is taken in an order that depends on the shapes alone.
 """
 
 import math
@@ -16,9 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile import _graph as own
 from sknet.compile._calls import Call, Name
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Finish, Plan
+from sknet.compile.cuda._clusters import Share, products_of, share_of
 from sknet.compile.cuda._epilogues import epilogues
 from sknet.compile.cuda._executor import KERNELS, GroupWriter, call, needs_of
 from sknet.compile.cuda._heads import FUSED_TYPES
@@ -45,16 +48,29 @@ class Phases(NamedTuple):
     kinds: dict[Variable, str]  # their types in C
     nbytes: int  # of `memory`
     zeros: tuple[int, int]  # bytes of `memory` that must be zero before the first step
+    blocks: int = 1  # of a cluster, among which inputs and outputs that have rows are divided
 
 
 class _UnsuitedError(Exception):
     """A step that needs more than the kernel of one block can do."""
 
 
-def phases(graph: Graph, donated: Mapping[Variable, Variable], owner: Backend, most: int) -> Phases | None:
-    """Return the phases of a step whose memory takes at most so many bytes; None if it is not suited."""
-    if not _is_suited(graph, most):
+def phases(
+    whole: Graph,
+    donated: Mapping[Variable, Variable],
+    owner: Backend,
+    most: int,
+    rows: Sequence[Variable] = (),
+    blocks: int = 1,
+) -> Phases | None:
+    """Return the phases of a step whose memory takes at most so many bytes; None if it is not suited.
+
+    The inputs `rows` are divided among some blocks.
+    """
+    share = share_of(whole, rows, blocks) if blocks > 1 else Share(whole, {})
+    if share is None or not _is_suited(share.graph, most):
         return None
+    graph = share.graph
     constants = {x: np.array(value, order="C") for x, value in graph.constants.items()}
     graph = graph.replaced(constants=constants, equations=_in_order(graph))
     finished = epilogues(graph, _takes)
@@ -63,9 +79,12 @@ def phases(graph: Graph, donated: Mapping[Variable, Variable], owner: Backend, m
     if len(plan.groups) > 4 * MOST_PHASES or _nbytes(plan) > most:
         return None
     try:
-        found = _PhaseWriter(plan, owner).phases()
+        found = _PhaseWriter(plan, owner, blocks).phases()
     except _UnsuitedError:
         return None
+    for x, part in share.arrays.items():
+        if part in found.names:
+            found.names[x], found.kinds[x] = found.names[part], found.kinds[part]
     return found if found.nbytes + _static(found.functions) <= most else None
 
 
@@ -75,9 +94,7 @@ def _takes(form: Form, parts: Sequence[str]) -> bool:
 
 def _is_suited(graph: Graph, most: int) -> bool:
     """Tell by shapes alone whether one block of threads may be faster than a launch for each group."""
-    matmuls = [e for e in graph.equations if e.primitive.name == "matmul"]
-    products = sum(e.output.size * e.variables[0].shape[-1] for e in matmuls)
-    is_small = 0 < products <= MOST_PRODUCTS and sum(x.nbytes for x in graph.inputs) <= most
+    is_small = 0 < products_of(graph) <= MOST_PRODUCTS and sum(x.nbytes for x in graph.inputs) <= most
     return is_small and not any(has_rule(e) or e.output.size == 0 for e in graph.equations)
 
 
@@ -149,15 +166,24 @@ class _Copy(NamedTuple):
     value: Name | int
 
 
+class _Sums(NamedTuple):
+    """The sums of arrays over the blocks of a cluster, one after the other in an array."""
+
+    parts: Sequence[Name]
+    out: Name
+
+
+Phase = Kernel | _Product | _Copy | _Sums
 NO_ENDING = Ending((), None, None, 0.0)
 
 
 class _PhaseWriter(GroupWriter):
-    def __init__(self, plan: Plan, owner: Backend) -> None:
-        self._phases: list[Kernel | _Product | _Copy] = []
+    def __init__(self, plan: Plan, owner: Backend, blocks: int) -> None:
+        self._phases: list[Phase] = []
+        self._blocks = blocks
         super().__init__(plan, owner, exact=False)
 
-    def _add(self, phase: Kernel | _Product | _Copy) -> None:
+    def _add(self, phase: Phase) -> None:
         self._phases.append(phase)
         if len(self._phases) > MOST_PHASES:
             raise _UnsuitedError
@@ -184,6 +210,9 @@ class _PhaseWriter(GroupWriter):
     def _call_forward(self, equation: Equation) -> None:
         """Take over the calls that are assignments, of which a concatenation consists."""
         w = self._writer
+        if equation.primitive is own.block_sums:
+            self._add(_Sums(list(map(w.name, equation.variables)), w.name(equation.output)))
+            return
         first = len(w.calls)
         call(w, equation, self._owner)
         for each in w.calls[first:]:
@@ -227,7 +256,7 @@ class _PhaseWriter(GroupWriter):
         zeros = plan.arena_size, plan.arena_size + plan.pinned_size
         functions = "\n".join([*helpers, *dict.fromkeys(texts)])
         known = {name: value for name, value in constants.items() if name in used}
-        return Phases(functions, declared, calls, known, names, kinds, len(memory), zeros)
+        return Phases(functions, declared, calls, known, names, kinds, len(memory), zeros, self._blocks)
 
     def _declared(self, name: str, constants: Mapping[str, np.ndarray]) -> str:
         """Return the statement that names an array: a part of the block's memory, or of a constant."""
@@ -244,17 +273,20 @@ class _PhaseWriter(GroupWriter):
 
     # -- text ---------------------------------------------------------------------------------
 
-    def _written(self, name: str, phase: Kernel | _Product | _Copy) -> tuple[str, str, list[str]]:
+    def _written(self, name: str, phase: Phase) -> tuple[str, str, list[str]]:
         """Return a function, the statement that calls it, and the names of its arguments."""
         if isinstance(phase, Kernel):
             return _of_kernel(name, phase)
         if isinstance(phase, _Copy):
             return self._of_copy(name, phase)
+        if isinstance(phase, _Sums):
+            return self._of_sums(name, phase)
         arrays = {"x": phase.x, "y": phase.y, "out": phase.out}
         ending = phase.ending
         arrays |= {key: each for key, each in (("vector", ending.vector), ("term", ending.term)) if each}
         values = {key: self._values[each] for key, each in arrays.items()}
-        text = product_text(name, values, ending, self._is_aligned)
+        most = MOST_OF_TILE if self._blocks == 1 else MOST_IN_CLUSTER
+        text = product_text(name, values, ending, self._is_aligned, most)
         names = list(map(str, arrays.values()))
         return text, f"{name}({', '.join(names)});", names
 
@@ -262,6 +294,21 @@ class _PhaseWriter(GroupWriter):
         """Tell whether an array in the block's memory begins at a multiple of 16 bytes."""
         start = array.ctypes.data - self._memory.ctypes.data
         return 0 <= start < len(self._memory) and start % ALIGNMENT == 0
+
+    def _of_sums(self, name: str, phase: _Sums) -> tuple[str, str, list[str]]:
+        """Return the phase in which each block adds some of the parts, and gives all blocks their sums."""
+        parts, kind = [self._values[x] for x in phase.parts], type_of(self._values[phase.out].dtype)
+        if not all(x.flags.c_contiguous for x in parts):
+            raise _UnsuitedError
+        loops, start = list[str](), 0
+        for n, x in enumerate(parts):
+            more = {"n": n, "size": x.size, "start": start, "step": BLOCK * self._blocks}
+            loops.append(SUM.format(kind=kind, blocks=self._blocks, **more))
+            start += x.size
+        given = ", ".join(f"const {kind} *x{n}" for n in range(len(parts)))
+        text = SUMS.format(name=name, given=given, kind=kind, block=BLOCK, loops="".join(loops))
+        names = [*map(str, phase.parts), str(phase.out)]
+        return text, f"{name}({', '.join(names)});", names
 
     def _of_copy(self, name: str, phase: _Copy) -> tuple[str, str, list[str]]:
         out = self._values[phase.out]
@@ -277,6 +324,28 @@ class _PhaseWriter(GroupWriter):
         loop = f"for (unsigned int i = threadIdx.x; i < {out.size}; i += {BLOCK})"
         text = text_of(name, [f"{kind} *out{given}"], [loop, f"    out[i] = {element};"], "__device__")
         return text, f"{name}({', '.join(names)});", names
+
+
+# Blocks wait until all have their parts, and until all have the sums: what is read may be overwritten then.
+SUMS = """\
+__device__ void {name}({given}, {kind} *out)
+{{
+    const unsigned int first = __clusterRelativeBlockRank() * {block} + threadIdx.x;
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+{loops}    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+}}
+"""
+SUM = """\
+    for (unsigned int i = first; i < {size}; i += {step}) {{
+        {kind} sum = *(const {kind} *)__cluster_map_shared_rank(x{n} + i, 0);
+        for (unsigned int block = 1; block < {blocks}; block++)
+            sum += *(const {kind} *)__cluster_map_shared_rank(x{n} + i, block);
+        for (unsigned int block = 0; block < {blocks}; block++)
+            *({kind} *)__cluster_map_shared_rank(out + {start} + i, block) = sum;
+    }}
+"""
 
 
 def _of_kernel(name: str, kernel: Kernel) -> tuple[str, str, list[str]]:
@@ -302,7 +371,7 @@ def _of_kernel(name: str, kernel: Kernel) -> tuple[str, str, list[str]]:
 
 
 WARP, WARPS = 32, BLOCK // 32
-MOST_OF_TILE = 100  # registers for sums; a thread has 255 in all
+MOST_OF_TILE, MOST_IN_CLUSTER = 100, 64  # registers for sums; a thread has 255 in all
 CYCLES = 40  # of one turn of a loop, at least
 
 
@@ -368,12 +437,12 @@ class _Factor(NamedTuple):
         return number * max(conflicts, 2 if wide else 1)
 
 
-def _tiles(m: int, n: int, k: int, a: _Factor, b: _Factor, at_once: int) -> _Tiles:
+def _tiles(m: int, n: int, k: int, a: _Factor, b: _Factor, at_once: int, most: int) -> _Tiles:
     """Return how threads share a product of these sizes: what takes the fewest cycles, by shapes alone."""
     rows = [each for each in range(1, 17) if m % each == 0]
     columns = [each for each in range(1, 26) if n % each == 0]
     shares = [each for each in (1, 2, 4, 8, 16, 32) if each * at_once <= max(k, 1)]
-    found = [_Tiles(*each) for each in pairs_of(rows, columns, shares) if each[0] * each[1] <= MOST_OF_TILE]
+    found = [_Tiles(*each) for each in pairs_of(rows, columns, shares) if each[0] * each[1] <= most]
     return min(found, key=lambda tiles: _cycles(m, n, k, a, b, at_once, tiles))
 
 
@@ -426,7 +495,11 @@ class _Result(NamedTuple):
 
 
 def product_text(
-    name: str, arrays: Mapping[str, np.ndarray], ending: Ending, is_aligned: Callable[[np.ndarray], bool]
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    ending: Ending,
+    is_aligned: Callable[[np.ndarray], bool],
+    most: int = MOST_OF_TILE,
 ) -> str:
     """Return the function that multiplies two matrices, and finishes the product."""
     x, y, out = (arrays[key] for key in ("x", "y", "out"))
@@ -447,7 +520,7 @@ def product_text(
     a = _Factor("a", down, across, is_wide and is_aligned(x))
     b = _Factor("b", step, along, is_wide and is_aligned(y))
     at_once = 4 if a.is_wide_along(k) or b.is_wide_along(k) else 1
-    tiles = _tiles(m, n, k, a, b, at_once)
+    tiles = _tiles(m, n, k, a, b, at_once, most)
     result = _Result(kind, ending, out, is_wide and is_aligned(out))
     return _product_function(name, (m, n, k), (a, b), at_once, tiles, result, list(arrays))
 

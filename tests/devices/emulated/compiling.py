@@ -28,8 +28,9 @@ FLAGS = (
     "-fvisibility=hidden",
     "-fno-gnu-unique",
 )
-KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
-BARRIER = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any_sync|__all_sync|cub::Block")
+KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__\w+__\([^)]*\)\s*)*(\w+)\s*\(')
+CLUSTER = re.compile(r"__cluster_dims__\((\d+), 1, 1\)")
+BARRIER = re.compile(r"__sync(threads|warp)|__cluster_ba|__shfl|__ballot|__any_sync|__all_sync|cub::Block")
 DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s*)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
 PREFIX = b"emulated:"  # what library/cuda/modules.cpp expects before the path
 
@@ -86,8 +87,9 @@ def translated(source: str, name_expressions: tuple[str, ...], options: tuple[st
     macros = "".join(f"#define {name} {value}\n" for name, _, value in defined)
     kernels = [*KERNEL.findall(source), *name_expressions]
     entries = "".join(f'EMULATED_ENTRY("{name}", ({name})), ' for name in kernels)
+    [cluster] = {*CLUSTER.findall(source)} or {"1"}  # blocks; all kernels of a module have as many
     body = DYNAMIC.sub(r"\1 *\2 = (\1 *)emulated_dynamic_memory;", source)
-    return f"{macros}{body}\nEMULATED_MODULE({int(bool(BARRIER.search(source)))}, {entries})\n"
+    return f"{macros}{body}\nEMULATED_MODULE({int(bool(BARRIER.search(source)))}, {cluster}, {entries})\n"
 
 
 def digest_of(*texts: str) -> str:

@@ -57,6 +57,43 @@ def test_barriers_order_what_the_threads_of_a_block_share(launches):
     np.testing.assert_allclose(total.get(), x.get().reshape(3, 200).sum(1), rtol=1e-5)
 
 
+OF_CLUSTER = """
+    extern __shared__ __align__(16) unsigned char memory[];
+    __shared__ float own[32];
+    float *part = (float *)memory;
+    own[threadIdx.x] = part[threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
+    __cluster_barrier_arrive();
+    {waits}
+    float sum = 0;
+    for (unsigned block = 0; block < 4; block++)
+        sum += *(const float *)__cluster_map_shared_rank(part + threadIdx.x, block);
+    __cluster_barrier_arrive();
+    {waits}
+    part[threadIdx.x] = -1;
+    y[blockIdx.x * 32 + threadIdx.x] = sum + 100 * __clusterRelativeBlockRank() + own[threadIdx.x];
+"""
+
+
+def of_cluster(waits: str):
+    text = f"{{\n{OF_CLUSTER.format(waits=waits)}\n}}\n"
+    head = 'extern "C" __global__ void __launch_bounds__(32) __cluster_dims__(4, 1, 1) k'
+    return cupy.RawModule(code=f"{head}(const float *x, float *y)\n{text}").get_function("k")
+
+
+def test_blocks_of_a_cluster_share_memory():
+    x = numbers(256)
+    parts = x.reshape(2, 4, 32)
+    expected = parts.sum(1, keepdims=True) + 100 * np.arange(4)[:, None] + parts
+    y = cupy.empty(256, "float32")
+    for _ in range(2):
+        of_cluster("__cluster_barrier_wait();")((8,), (32,), (cupy.asarray(x), y), shared_mem=128)
+        np.testing.assert_allclose(y.get().reshape(2, 4, 32), expected, rtol=1e-5)
+    of_cluster("")((8,), (32,), (cupy.asarray(x), y), shared_mem=128)
+    assert not np.allclose(y.get().reshape(2, 4, 32), expected)
+    with pytest.raises(cupy.cuda.driver.CUDADriverError):
+        of_cluster("")((6,), (32,), (cupy.asarray(x), y), shared_mem=128)
+
+
 def test_a_missing_barrier_changes_numbers():
     x = cupy.asarray(numbers(64))
     body = "__shared__ float part[64]; part[threadIdx.x] = x[threadIdx.x]; {} y[i] = part[63 - i];"

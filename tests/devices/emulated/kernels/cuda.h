@@ -17,6 +17,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 // One block runs at a time; before each, what is in this section is overwritten with NaN.
 #define __shared__ static __attribute__((section("emulated_shared")))
 

@@ -53,8 +53,8 @@ extern char __start_emulated_shared[] __attribute__((weak, visibility("hidden"))
 extern char __stop_emulated_shared[] __attribute__((weak, visibility("hidden")));
 }
 #define EMULATED_EXPORTED extern "C" __attribute__((visibility("default")))
-#define EMULATED_MODULE(has_barriers, ...)                                                                   \
-    EMULATED_EXPORTED const int emulated_has_barriers = has_barriers;                                        \
+#define EMULATED_MODULE(has_barriers, cluster, ...)                                                          \
+    EMULATED_EXPORTED const int emulated_has_barriers = has_barriers, emulated_cluster = cluster;            \
     EMULATED_EXPORTED const emulated_entry emulated_entries[] = {__VA_ARGS__{nullptr, nullptr, 0, nullptr}}; \
     EMULATED_EXPORTED char *const emulated_shared_memory[] = {__start_emulated_shared,                       \
                                                               __stop_emulated_shared};

@@ -3,11 +3,20 @@
 
 extern "C" {
 void emulated_block_barrier();
+void emulated_cluster_barrier();
+unsigned emulated_cluster_rank();
+void *emulated_shared_memory_of(const void *at, unsigned rank);
 void emulated_warp_barrier(unsigned mask);
 void emulated_exchange(unsigned mask, const void *mine, void *found, unsigned size, unsigned lane);
 }
 
 static inline void __syncthreads() { emulated_block_barrier(); }
+static inline void __cluster_barrier_arrive() {}
+static inline void __cluster_barrier_wait() { emulated_cluster_barrier(); }
+static inline unsigned __clusterRelativeBlockRank() { return emulated_cluster_rank(); }
+static inline void *__cluster_map_shared_rank(const void *at, unsigned rank) {
+    return emulated_shared_memory_of(at, rank);
+}
 static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) { emulated_warp_barrier(mask); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}

@@ -2,6 +2,7 @@
 #include "../emulator.h"
 #include "modules.h"
 
+#include <algorithm>
 #include <cstring>
 
 extern "C" {
@@ -20,12 +21,46 @@ struct Launch {
     unsigned dynamic_bytes;
 };
 
-static void run_block(const Function &function, void **arguments, bool is_backwards) {
+// The blocks of the cluster that runs: static and dynamic shared memory of each, static ones while others run.
+struct Cluster {
+    const Module *module;
+    unsigned rank, first;  // of the block that runs, and the index of the first
+    size_t dynamic_bytes;
+    std::vector<char> copies;
+    std::vector<uint64_t> dynamic;
+};
+static Cluster cluster;
+
+static void turn_to(unsigned block) {
+    const size_t size = cluster.module->shared_stop - cluster.module->shared_start;
+    memcpy(cluster.copies.data() + cluster.rank * size, cluster.module->shared_start, size);
+    memcpy(cluster.module->shared_start, cluster.copies.data() + block * size, size);
+    cluster.rank = block;
+    emulated_block.x = cluster.first + block;
+    emulated_dynamic_memory = (char *)cluster.dynamic.data() + block * cluster.dynamic_bytes;
+}
+
+API unsigned emulated_cluster_rank() { return cluster.rank; }
+
+API void *emulated_shared_memory_of(const void *at, unsigned rank) {
+    const size_t offset = (const char *)at - emulated_dynamic_memory;
+    if (offset >= cluster.dynamic_bytes) report_fault("an address of another block is not in dynamic memory");
+    return (char *)cluster.dynamic.data() + rank * cluster.dynamic_bytes + offset;
+}
+
+static void run_cluster(const Function &function, void **arguments, bool is_backwards) {
     const Module &module = function.module;
+    const size_t size = module.shared_stop - module.shared_start;
     // What another block has left there must not be read.
-    memset(module.shared_start, 0xFF, module.shared_stop - module.shared_start);
+    cluster.module = &module;
+    cluster.rank = 0;
+    cluster.first = emulated_block.x;
+    cluster.copies.assign(module.cluster * size, char(0xFF));
+    memset(module.shared_start, 0xFF, size);
+    std::fill(cluster.dynamic.begin(), cluster.dynamic.end(), ~uint64_t(0));
+    turn_to(0);
     if (!module.has_barriers) run_threads(function.entry.run, arguments, is_backwards);
-    else if (!run_threads_in_turns(function.entry.run, arguments, is_backwards))
+    else if (!run_threads_in_turns(function.entry.run, arguments, is_backwards, module.cluster, turn_to))
         report_fault(std::string("threads of ") + function.entry.name +
                      " wait where others of their block never arrive");
 }
@@ -35,18 +70,18 @@ static void run(const Launch &launch, void **arguments) {
     is_backwards = !is_backwards;
     counts.kernels++;
     if (is_idle) return;
+    const unsigned n = launch.function->module.cluster;
     emulated_grid_size = launch.grid;
     emulated_block_size = launch.block;
-    std::vector<uint64_t> memory(launch.dynamic_bytes / 8 + 2);
-    emulated_dynamic_memory = (char *)memory.data();
+    cluster.dynamic_bytes = (launch.dynamic_bytes / 16 + 1) * 16;
+    cluster.dynamic.resize(n * cluster.dynamic_bytes / 8);
     const uint64_t blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
-    for (uint64_t i = 0; i < blocks; i++) {
-        const uint64_t block = is_backwards ? blocks - 1 - i : i;
+    for (uint64_t i = 0; i < blocks; i += n) {
+        const uint64_t block = is_backwards ? blocks - n - i : i;
         emulated_block.x = block % launch.grid.x;
         emulated_block.y = block / launch.grid.x % launch.grid.y;
         emulated_block.z = block / launch.grid.x / launch.grid.y;
-        memset(memory.data(), 0xFF, memory.size() * 8);
-        run_block(*launch.function, arguments, is_backwards);
+        run_cluster(*launch.function, arguments, is_backwards);
     }
 }
 
@@ -54,7 +89,8 @@ static bool is_valid(const Launch &launch) {
     const Size &block = launch.block, &grid = launch.grid;
     return block.x && block.y && block.z && uint64_t(block.x) * block.y * block.z <= 1024 && block.z <= 64 &&
            grid.x && grid.y && grid.z && grid.x <= 2147483647 && grid.y <= 65535 && grid.z <= 65535 &&
-           launch.dynamic_bytes <= MOST_DYNAMIC_BYTES;
+           launch.dynamic_bytes <= MOST_DYNAMIC_BYTES && launch.function->module.cluster <= 8 &&
+           grid.x % launch.function->module.cluster == 0;
 }
 
 // Arguments are copied at the launch, as a graph has them at every replay.

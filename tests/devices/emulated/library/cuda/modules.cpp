@@ -18,10 +18,12 @@ API int cuModuleLoadData(void **made, const void *image) {
         return invalid_image;
     }
     const int *has_barriers = (const int *)dlsym(object, "emulated_has_barriers");
+    const int *cluster = (const int *)dlsym(object, "emulated_cluster");
     char **memory = (char **)dlsym(object, "emulated_shared_memory");
     *made = new Module{object,
                        (const Entry *)dlsym(object, "emulated_entries"),
                        *has_barriers != 0,
+                       unsigned(*cluster),
                        current_device(),
                        memory[0],
                        memory[1]};

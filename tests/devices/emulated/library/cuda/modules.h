@@ -16,6 +16,7 @@ struct Module {
     void *object;
     const Entry *entries;
     bool has_barriers;
+    unsigned cluster;  // blocks
     int device;
     char *shared_start, *shared_stop;  // the shared memory of all its kernels
 };

@@ -2,7 +2,8 @@
 //
 // A thread that meets a barrier stops, and the next one runs. When all have stopped, those whose barrier is
 // complete go on. So each thread sees what all others have written before the barrier, and nothing else: a
-// missing barrier gives wrong numbers in one of the two orders of threads.
+// missing barrier gives wrong numbers in one of the two orders of threads. The blocks of a cluster take turns
+// likewise, each until all its threads wait for other blocks.
 #include "../emulator.h"
 #include "threads.h"
 
@@ -40,9 +41,9 @@ emulator_switch:
 namespace emulator {
 
 static const size_t STACK = 64 * 1024;
-static const unsigned WARP = 32, MOST = 1024;
+static const unsigned WARP = 32, MOST = 1024, MOST_BLOCKS = 8;
 
-enum State { ready, at_block_barrier, at_warp_barrier, done };
+enum State { ready, at_block_barrier, at_warp_barrier, at_cluster_barrier, done };
 
 struct Thread {
     void *stopped;  // the top of its stack
@@ -52,7 +53,8 @@ struct Thread {
     char value[16];  // what it shows to other lanes
 };
 
-static Thread threads[MOST];
+static Thread threads_of[MOST_BLOCKS][MOST];
+static Thread *threads = threads_of[0];  // those of the block that runs
 static unsigned count, running;
 static void *scheduler;
 static Run running_kernel;
@@ -133,28 +135,63 @@ static bool all_done() {
     return true;
 }
 
-bool run_threads_in_turns(Run run, void **arguments, bool is_backwards) {
+// Run the threads of a block until all have ended or wait for other blocks; return whether some ran.
+static bool run_until_all_wait(bool is_backwards) {
+    for (bool has_run = false;;) {
+        for (unsigned i = 0; i < count; i++) {
+            set_index(is_backwards ? count - 1 - i : i);
+            if (threads[running].state != ready) continue;
+            has_run = true;
+            emulator_switch(&scheduler, threads[running].stopped);
+        }
+        if (all_done() || !(release_warps() || release_block())) return has_run;
+    }
+}
+
+static bool all_are(State state, unsigned blocks) {
+    for (unsigned block = 0; block < blocks; block++)
+        for (unsigned i = 0; i < count; i++)
+            if (threads_of[block][i].state != state) return false;
+    return true;
+}
+
+static bool release_cluster(unsigned blocks) {
+    if (!all_are(at_cluster_barrier, blocks)) return false;
+    for (unsigned block = 0; block < blocks; block++)
+        for (unsigned i = 0; i < count; i++) threads_of[block][i].state = ready;
+    return true;
+}
+
+bool run_threads_in_turns(Run run, void **arguments, bool is_backwards, unsigned blocks,
+                          void (*turn_to)(unsigned block)) {
     count = block_threads();
     running_kernel = run;
     running_arguments = arguments;
-    for (unsigned i = 0; i < count; i++) prepare(threads[i]);
+    for (unsigned block = 0; block < blocks; block++)
+        for (unsigned i = 0; i < count; i++) prepare(threads_of[block][i]);
     are_turns = true;
-    bool goes_on = true;
-    while (goes_on) {
-        for (unsigned i = 0; i < count; i++) {
-            set_index(is_backwards ? count - 1 - i : i);
-            if (threads[running].state == ready) emulator_switch(&scheduler, threads[running].stopped);
+    for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (unsigned i = 0; i < blocks; i++) {
+            const unsigned block = is_backwards ? blocks - 1 - i : i;
+            threads = threads_of[block];
+            turn_to(block);
+            goes_on |= run_until_all_wait(is_backwards);
         }
-        goes_on = !all_done() && (release_warps() || release_block());
+        goes_on |= release_cluster(blocks);
     }
     are_turns = false;
-    return all_done();
+    return all_are(done, blocks);
 }
 
 // -- what kernels call ------------------------------------------------------------------------
 
 API void emulated_block_barrier() {
     if (are_turns) stop(at_block_barrier);
+}
+
+API void emulated_cluster_barrier() {
+    if (are_turns) stop(at_cluster_barrier);
 }
 
 API void emulated_warp_barrier(unsigned mask) {
