@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import Parameter
+from itertools import accumulate
 from os import PathLike
 from types import EllipsisType
 from typing import Any, NamedTuple, Self
@@ -791,7 +792,8 @@ assemble = _Internal("assemble").define(
 
 
 def _block_sums(xp: Namespace, *parts: Any) -> Any:
-    return xp.concat([part.reshape(-1) for part in parts])  # of one block
+    starts = [0, *accumulate(part.size for part in parts)]
+    return _assemble(xp, *[x.reshape(-1) for x in parts], starts=tuple(starts[:-1]), size=starts[-1])
 
 
 block_sums = _Internal("block_sums").define(

@@ -98,7 +98,8 @@ class Cuda(Machine):
         pool.free_all_blocks()
         pool.set_limit(size=pool.total_bytes() + nbytes)
         try:
-            yield
+            with self._cupy.cuda.using_allocator(pool.malloc):  # where another is used, it has no limit
+                yield
         finally:
             pool.set_limit(size=before)
 
