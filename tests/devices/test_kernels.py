@@ -129,10 +129,12 @@ def test_blocks_that_do_not_wait_for_each_other_give_two_results():
     assert results[0] != results[1]
 
 
-def test_addresses_of_other_blocks_are_checked(monkeypatch):
-    monkeypatch.setattr(launching, "_reports", [])
-    with pytest.raises(launching.SanitizerError, match="thread 31: read of 4 bytes"):
+def test_addresses_of_other_blocks_are_checked():
+    message = "thread 31: read of 4 bytes"
+    with pytest.raises(launching.SanitizerError, match=message):
         of_cluster(beyond=1)((4,), (32,), arrays())
+    with pytest.raises(launching.SanitizerError, match=message):
+        launching.check_reports()
 
 
 def test_a_cluster_is_whole():
