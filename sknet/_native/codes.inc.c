@@ -280,35 +280,54 @@ static void N(coded_product)(const struct coded *c) {
         N(coded_tile)(c, first, least(N(long_lanes), c->width - first), 1);
 }
 
-/* Write a tile of the product of rows and paired weights: those around each bin, summed as by `weights_of`, and its own. */
-static inline void N(paired_tile)(const struct coded *c, int64_t first, int64_t width, const int vectors) {
-    const int64_t *blocks = at(c->blocks);
-    const T *codes = at(c->codes);
-    T *out = (T *)at(c->out) + first;
-    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, out += c->width) {
-        const T *pairs = (const T *)at(c->given) + first;
-        N(long_vector) sums[N(most_vectors)], around[N(most_vectors)], row[N(most_vectors)];
-        memset(sums, 0, sizeof sums);
-        for (int64_t k = 0; k < c->n_blocks; pairs += 2 * blocks[2 * k++] * c->width) {
-            const T *own = pairs + 2 * (int32_t)codes[2 * k] * c->width, value = codes[2 * k + 1];
-            const int is_steps = blocks[2 * k] > 1 && blocks[2 * k + 1];
-            N(load_row)(own + c->width, width, row, vectors);
-            if (is_steps)
-                N(load_row)(own, width, around, vectors);
-            for (int v = 0; v < vectors; v++)
-                sums[v] = is_steps ? sums[v] + N(long_sum_with)(value, row[v], around[v])
-                                   : N(long_sum_with)(value, row[v], sums[v]);
-        }
-        N(store_row)(out, width, sums, vectors);
+/* What a block adds to a row: its value times its own weights, and in steps the weights around it. */
+struct N(term) {
+    const T *own, *around;
+    T value;
+};
+
+static inline void N(add_terms)(const struct N(term) *terms, int64_t count, int64_t first, int64_t width, T *out,
+                                const int vectors) {
+    N(long_vector) sums[N(most_vectors)], around[N(most_vectors)], row[N(most_vectors)];
+    N(load_row)(out + first, width, sums, vectors);
+    for (const struct N(term) *one = terms; one < terms + count; one++) {
+        N(load_row)(one->own + first, width, row, vectors);
+        if (one->around)
+            N(load_row)(one->around + first, width, around, vectors);
+        for (int v = 0; v < vectors; v++)
+            sums[v] = one->around ? sums[v] + N(long_sum_with)(one->value, row[v], around[v])
+                                  : N(long_sum_with)(one->value, row[v], sums[v]);
     }
+    N(store_row)(out + first, width, sums, vectors);
 }
 
+/* Write the product of rows and paired weights, with the sums of `coded_product`. What is 0 adds nothing: most flags. */
 static void N(paired_product)(const struct coded *c) {
-    int64_t first = 0;
-    for (; first + N(most_columns) <= c->width; first += N(most_columns))
-        N(paired_tile)(c, first, N(most_columns), N(most_vectors));
-    for (; first < c->width; first += N(long_lanes))
-        N(paired_tile)(c, first, least(N(long_lanes), c->width - first), 1);
+    enum { TERMS = 64 };
+    struct N(term) terms[TERMS];
+    const T *codes = at(c->codes);
+    T *out = at(c->out);
+    memset(out, 0, (size_t)(c->rows * c->width) * sizeof(T));
+    for (int64_t i = 0; i < c->rows; i++, codes += 2 * c->n_blocks, out += c->width) {
+        const int64_t *blocks = at(c->blocks);
+        const T *weights = at(c->given);
+        for (int64_t k = 0; k < c->n_blocks;) {
+            int64_t count = 0, first = 0;
+            for (; k < c->n_blocks && count < TERMS; k++, blocks += 2) {
+                const int is_steps = blocks[0] > 1 && blocks[1];
+                const T *own = weights + (1 + is_steps) * (int32_t)codes[2 * k] * c->width, value = codes[2 * k + 1];
+                if (is_steps)
+                    terms[count++] = (struct N(term)){own + c->width, own, value};
+                else if (value != 0)
+                    terms[count++] = (struct N(term)){own, 0, value};
+                weights += (1 + is_steps) * blocks[0] * c->width;
+            }
+            for (; first + N(most_columns) <= c->width; first += N(most_columns))
+                N(add_terms)(terms, count, first, N(most_columns), out, N(most_vectors));
+            for (; first < c->width; first += N(long_lanes))
+                N(add_terms)(terms, count, first, least(N(long_lanes), c->width - first), out, 1);
+        }
+    }
 }
 
 /* Sort the rows by the bin that each has in a block: write their numbers, their values, and the end of each bin. */

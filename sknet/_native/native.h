@@ -84,7 +84,8 @@ struct units {
  *
  * codes: two numbers for each block of a row, the bin and the value. blocks: for each the number of its bins, and
  * whether they are steps. width: columns of the matrix. most_bins: of a block. room: for tiles. order, values, ends:
- * room to sort the rows by the bins of each block. Of paired weights `given` has two rows for each bin. */
+ * room to sort the rows by the bins of each block. Of paired weights `given` has two rows for each bin of
+ * steps. */
 struct coded {
     int64_t codes, rows, blocks, n_blocks, most_bins, given, out, width, room, order, values, ends;
 };

@@ -68,20 +68,26 @@ def codes_of(rows: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 
 def pairs_of(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Return two rows for each row of `weights`, for `paired_matmul`.
+    """Return `weights` for `paired_matmul`, with two rows for each one of steps.
 
-    They are the sum around it in steps, half of the rows before minus half of those behind, and itself.
+    They are the sum around it, half of the rows before minus half of those behind, and itself.
     """
-    found = np.zeros((len(weights), 2, weights.shape[1]), weights.dtype)
-    found[:, 1], start = weights, 0
+    found, start = [], 0
     for count, is_steps in blocks:
         own = weights[start : start + count]
         if count > 1 and is_steps:  # added up in the order, and so with the bits, of `coded_matmul`
             halves = own * own.dtype.type(0.5)
             rows = [-np.add.accumulate(halves, axis=0)[-1:], own[:-1]]
-            found[start : start + count, 0] = np.add.accumulate(np.concatenate(rows), axis=0) + halves
+            around = np.add.accumulate(np.concatenate(rows), axis=0) + halves
+            own = np.stack([around, own], axis=1).reshape(-1, own.shape[1])
+        found.append(own)
         start += count
-    return found.reshape(-1, weights.shape[1])
+    return np.concatenate(found)
+
+
+def _row_counts(blocks: Blocks) -> np.ndarray:
+    """Return how many rows `pairs_of` has for each block."""
+    return np.array([2 * count if count > 1 and is_steps else count for count, is_steps in blocks])
 
 
 def coded_forward(
@@ -96,10 +102,11 @@ def paired_forward(xp: Namespace, codes: Any, y: Any, *, blocks: Blocks, out: An
     bins = codes[:, ::2].astype("int64")
     if isinstance(bins, np.ndarray) and not ((bins >= 0) & (bins < counts) & (bins == codes[:, ::2])).all():
         raise IndexError(f"bins of encoded rows must be integers from 0 to {(counts - 1).tolist()}")
-    pairs = y.reshape(sum(count for count, _ in blocks), 2, y.shape[1])[
-        bins + xp.asarray(np.cumsum(counts) - counts)
-    ]
-    found = xp.sum(pairs[:, :, 0] + codes[:, 1::2, np.newaxis] * pairs[:, :, 1], axis=1)
+    steps = (_row_counts(blocks) > counts).astype("int64")
+    first = np.cumsum(_row_counts(blocks)) - _row_counts(blocks)
+    own = bins * xp.asarray(1 + steps) + xp.asarray(first + steps)
+    around = xp.where(xp.asarray(steps[:, np.newaxis] > 0), y[own - xp.asarray(steps)], 0)
+    found = xp.sum(around + codes[:, 1::2, np.newaxis] * y[own], axis=1)
     if out is None:
         return found
     out[...] = found
@@ -107,9 +114,10 @@ def paired_forward(xp: Namespace, codes: Any, y: Any, *, blocks: Blocks, out: An
 
 
 def _shape(
-    codes: Any, y: Any, blocks: Blocks, transposed: bool = False, each: int = 1
+    codes: Any, y: Any, blocks: Blocks, transposed: bool = False, paired: bool = False
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    n_rows, n_columns = codes.shape[0], each * sum(count for count, _ in blocks)
+    counts = _row_counts(blocks) if paired else [count for count, _ in blocks]
+    n_rows, n_columns = codes.shape[0], int(sum(counts))
     shape = (n_columns, n_rows) if transposed else (n_rows, n_columns)
     if len(codes.shape) != 2 or codes.shape[1] != 2 * len(blocks):
         raise ShapeError(
@@ -138,7 +146,7 @@ _coded = Primitive("coded_matmul").define(
 
 
 _paired = Primitive("paired_matmul").define(
-    forward=paired_forward, shape=partial(_shape, each=2), params={"blocks": kinds.PAIRS}, vjp=None
+    forward=paired_forward, shape=partial(_shape, paired=True), params={"blocks": kinds.PAIRS}, vjp=None
 )
 
 
