@@ -79,7 +79,7 @@ PARTS = {
         _base="BaseTabular",
         _frozen="FrozenTabularClassifier FrozenTabularRegressor Parts",
         _members="Job Members Setting Task",
-        _neighbors="Log",
+        _neighbors="LogShares",
         _predicting="Mix",
         _training="Member NoScore Rows TabularNet",
     ),

@@ -1,11 +1,13 @@
 """Neighbors: members whose outputs are logarithms of the shares of the classes among similar rows."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from sknet import nn, ops
+from sknet._fields import COUNT, Each
 from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Model
@@ -24,6 +26,7 @@ COMMON = 0.01
 # 512 are too few, since the first and even ones of 1,200 of covertype choose different factors.
 FACTORS, DECIDING = (1.0, 1.25, 1.6), 2048
 STARTING = 512  # rows whose nearest ones tell the scale of distances
+FURTHEST = -64.0  # the logarithm of the least weight of a row beside the nearest
 LEAST_SQUARE = 1e-3  # of the distance of the nearest rows; most may have the same encoding
 
 
@@ -43,11 +46,21 @@ def of_all_folds(folds: list[Fold], n_rows: int) -> Fold:
     return np.flatnonzero(n_training == len(folds)), np.flatnonzero(is_held_out)
 
 
-class Log(nn.Module):
-    """Logarithms."""
+class LogShares(nn.Module):
+    """Logarithms of the shares of classes among some rows, those of a class next to each other."""
+
+    _stored_fields = {"ends": Each(tuple, COUNT)}
+
+    def __init__(self, ends: tuple[int, ...]) -> None:
+        self.ends = ends
 
     def forward(self, x: Any) -> Tensor:
-        return ops.log(x)
+        # Weights, of which none is so small that processors add it slowly.
+        near = ops.exp(ops.maximum(x - ops.max(x, axis=-1, keepdims=True), FURTHEST))
+        spans = pairwise((0, *self.ends))
+        sums = ops.concat([ops.sum(near[..., a:b], axis=-1, keepdims=True) for a, b in spans], axis=-1)
+        shares = sums * ((1.0 - COMMON) / ops.sum(sums, axis=-1, keepdims=True))
+        return ops.log(shares + COMMON / len(self.ends))
 
 
 class Distances(nn.Module):
@@ -90,16 +103,17 @@ def _weighted(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _network(rows: Rows, squares: np.ndarray, n_classes: int) -> TabularNet:
     """Return a network of plain layers that compares rows with these, by squared factors of columns."""
     X, y, bias = _weighted(rows)
+    order = np.argsort(y, kind="stable")
+    X, bias = X[order], bias[order]
     n_rows, width = X.shape
     found = TabularNet(width, n_classes, (n_rows,), 0.0, scales=False)
-    first, shares = found.body[0], nn.Linear(n_rows, n_classes, bias=False)
+    first, ends = found.body[0], np.cumsum(np.bincount(y, minlength=n_classes))
     found.scale = nn.Scale(width)
     found.scale.weight.data = squares
     first.weight.data = np.ascontiguousarray((2.0 * np.float32(width) ** 0.5) * X.T)
     first.bias.data = bias - np.square(X) @ squares
-    shares.weight.data = _shares(y, n_classes)
     found.skip.weight.data = np.zeros((width, n_classes), np.float32)
-    found.body = nn.Sequential(first, nn.Softmax(), shares, Log())
+    found.body = nn.Sequential(first, LogShares(tuple(ends.tolist())))
     return found
 
 
