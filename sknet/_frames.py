@@ -299,7 +299,7 @@ def _needs_conversion(dtype: Any) -> bool:
 
 
 INTEGERS = tuple(map(np.dtype, "bhilqBHILQ"))
-READ = frozenset(map(np.dtype, ("float64", "object"))).union(INTEGERS)
+READ = frozenset("dObhilqBHILQ")  # characters of dtypes, which are looked up sooner than these
 NUMBERS = frozenset({np.float64, *(dtype.type for dtype in INTEGERS)})
 OTHERS = frozenset({str, type(None)})
 ARROW = frozenset({"ArrowStringArray", "ArrowStringArrayNumpySemantics"})
@@ -384,10 +384,14 @@ def _of_blocks(manager: Any, n_columns: int, levels: Levels) -> list[Any]:
     for block in manager.blocks:
         array, places = block.values, block.mgr_locs.indexer
         if type(array) is np.ndarray:
-            if array.dtype not in READ:
+            char = array.dtype.char
+            if char not in READ:
                 return NO_VALUES
+            if array.size == 1 and char != "O" and type(places) is slice:
+                values[places.start] = array.item()
+                continue
             found = array[:, 0].tolist() if len(array) > 1 else [array.item()]
-            if array.dtype == object:
+            if char == "O":
                 found = _read(found)
         else:
             value = _first(array, levels)
