@@ -424,17 +424,15 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         loss = targets.trained(loss)
         loss.check_target(encoded, n_outputs=targets.n_outputs)
         kind = "regression" if self._numeric_targets else "classification"
-        settings = {
-            name: setting_of(name, getattr(self, name), targets.task, table.numbers.shape, self.members)
-            for name in KINDS
-            if getattr(self, name, None) is not None
-        }
-        if not settings.keys() - {NEIGHBORS}:
-            raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
         n_outputs = targets.n_outputs * loss.outputs_per_target
         directions = schema.directions(self, self.monotonic_cst)
-        if not (directions is None and offset is None and have_neighbors(targets.task, encoded, loss, table)):
-            settings.pop(NEIGHBORS, None)
+        kinds = [name for name in KINDS if getattr(self, name, None) is not None]
+        if not {*kinds} - {NEIGHBORS}:
+            raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
+        may_compare = directions is None and offset is None and have_neighbors(targets.task, encoded, loss, table)
+        kinds = kinds if may_compare else [name for name in kinds if name != NEIGHBORS]
+        of_all = targets.task, table.numbers.shape, self.members, NEIGHBORS in kinds
+        settings = {name: setting_of(name, getattr(self, name), *of_all) for name in kinds}
         if directions is not None:
             check_one_direction(targets.task, loss)
         if offset is None:

@@ -181,9 +181,11 @@ class Choice:
         self._decides = is_large and len(kinds) == 2 and len(folds) > 1
 
     def ordered(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs in an order in which those that may be needless are last."""
+        """Return the jobs longest first, or those last that may be needless."""
         if not self._decides:
-            return list(jobs)
+            settings = self._task.settings.items()
+            work = {kind: each.per_fold * each.epochs * work_of(each) for kind, each in settings}
+            return sorted(jobs, key=lambda job: -work[job.kind])
         return sorted(jobs, key=lambda job: (job.fold != self._fold) + self.may_drop(job))
 
     def may_drop(self, job: Job) -> bool:

@@ -82,8 +82,8 @@ NEIGHBORS = "neighbors"  # of all folds together
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
 # Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth
-# members a fold; those of several classes with fewer than SEVERAL_ROWS have at most UNITS_OF_SEVERAL units
-# (docs/ablation.md).
+# members a fold; those of several classes with fewer than SEVERAL_ROWS, or with neighbors, have at most
+# UNITS_OF_SEVERAL units (docs/ablation.md).
 FEW_ROWS = 1_000
 UNITS_OF_FEW = 64
 SEVERAL_ROWS, UNITS_OF_SEVERAL = 5_000, 128
@@ -225,7 +225,12 @@ class Setting:
 
 
 def setting_of(
-    kind: str, chosen: Members | str, task: str, shape: tuple[int, ...], per_fold: int | str
+    kind: str,
+    chosen: Members | str,
+    task: str,
+    shape: tuple[int, ...],
+    per_fold: int | str,
+    with_neighbors: bool = False,
 ) -> Setting:
     n_rows, n_columns = shape
     task = {"multilabel": "binary", "ordinal": "multiclass"}.get(task, task)
@@ -243,7 +248,7 @@ def setting_of(
     recipe["epochs"] = _epochs(recipe["epochs"], n_rows, recipe.pop("rows"))
     units = recipe.pop("units")
     if n_rows < MEDIUM_ROWS:
-        units = min(units, UNITS_OF_SEVERAL) if n_rows < SEVERAL_ROWS else units
+        units = min(units, UNITS_OF_SEVERAL) if n_rows < SEVERAL_ROWS or with_neighbors else units
         units = units if n_rows >= FEW_ROWS else UNITS_OF_FEW
         recipe["hidden_layer_sizes"] = [min(size, units) for size in recipe["hidden_layer_sizes"]]
     if n_rows < FEW_ROWS:
