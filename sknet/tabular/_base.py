@@ -429,8 +429,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         kinds = [name for name in KINDS if getattr(self, name, None) is not None]
         if not {*kinds} - {NEIGHBORS}:
             raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
-        may_compare = directions is None and offset is None and have_neighbors(targets.task, encoded, loss, table)
-        kinds = kinds if may_compare else [name for name in kinds if name != NEIGHBORS]
+        is_free = directions is None and offset is None
+        if not (is_free and have_neighbors(targets.task, encoded, loss, table)):
+            kinds = [name for name in kinds if name != NEIGHBORS]
         of_all = targets.task, table.numbers.shape, self.members, NEIGHBORS in kinds
         settings = {name: setting_of(name, getattr(self, name), *of_all) for name in kinds}
         if directions is not None:
