@@ -187,7 +187,15 @@ def tables(small: dict[str, Any]) -> list[Any]:
     ensemble = TabularClassifier(**members).fit(FRAME, LABELS)
     pipeline = make_pipeline(sknet.TableEncoder(random_state=0), sknet.MLPRegressor(**small)).fit(FRAME, Y)
     written = [network.freeze(), ensemble.freeze(), sknet.freeze(pipeline)]
-    return [encoder.fit(FRAME, LABELS), network, ensemble, *written]
+    return [encoder.fit(FRAME, LABELS), network, ensemble, with_neighbors(members), *written]
+
+
+def with_neighbors(members: dict[str, Any]) -> Any:
+    """Return an ensemble of enough rows for neighbors; they are left out where they would have no weight."""
+    spread = np.random.default_rng(0).uniform(size=(1000, 4))
+    found = TabularClassifier(smooth=None, **members).fit(spread, (spread[:, :2] // 0.2).sum(axis=1) % 3)
+    assert "neighbors" in found.mix_
+    return found
 
 
 def uncertain(small: dict[str, Any]) -> list[Any]:
