@@ -765,6 +765,7 @@ class Module(Registry):
         return clone
 
     def __getstate__(self) -> dict[str, Any]:
+        # Most hooks are closures, none of which should make a fitted model impossible to save.
         return {name: value for name, value in vars(self).items() if name != "_hooks"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
