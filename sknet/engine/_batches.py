@@ -538,7 +538,7 @@ class _Ahead(NamedTuple):
 
 def join_leftover(model: ModelLike, batches: Batches) -> None:
     """Let a last batch of one row belong to the batch before, if the network cannot train on one row."""
-    if batches.leaves_one and _needs_two_rows(model, batches):  # no row is dropped: each of a small table counts
+    if batches.leaves_one and _needs_two_rows(model, batches):  # each row of a small table counts
         batches.join_leftover()
 
 
