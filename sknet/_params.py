@@ -280,26 +280,10 @@ def _said(kind: Any) -> str:
 
 
 __all__ = [
-    "Composite",
-    "Interval",
-    "Options",
-    "ParameterObject",
-    "PlainNumbers",
-    "RealNotInt",
-    "StrOptions",
-    "arguments_of",
-    "check_values",
-    "described_by",
-    "explained",
-    "explained_call",
-    "may_be_same",
-    "names_of",
-    "resolve",
-    "same",
-    "store_parameters",
-    "unknown_parameter",
-    "validate_parameters",
-]
+    "Composite", "Interval", "Options", "ParameterObject", "PlainNumbers", "RealNotInt", "StrOptions",
+    "arguments_of", "check_values", "described_by", "explained", "explained_call", "may_be_same", "names_of",
+    "resolve", "same", "store_parameters", "unknown_parameter", "validate_parameters",
+]  # fmt: skip
 
 LINE = 80  # characters of a line of a representation
 MOST_SHOWN = 700  # characters of a representation

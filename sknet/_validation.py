@@ -11,14 +11,9 @@ from sknet._constraints import shown
 from sknet.exceptions import InvalidParameterError
 
 __all__ = [
-    "Interval",
-    "InvalidEstimatorError",
-    "Options",
-    "RealNotInt",
-    "StrOptions",
-    "check_one_direction",
+    "Interval", "InvalidEstimatorError", "Options", "RealNotInt", "StrOptions", "check_one_direction",
     "directions_of",
-]
+]  # fmt: skip
 
 
 class InvalidEstimatorError(InvalidParameterError, _Theirs):

@@ -1,22 +1,10 @@
 """The errors and warnings that sknet raises, beyond Python's and scikit-learn's own."""
 
 __all__ = [
-    "CallbackWarning",
-    "CaptureError",
-    "ContinuationWarning",
-    "DeviceError",
-    "DeviceMemoryError",
-    "DeviceWarning",
-    "DtypeError",
-    "FitInterruptedWarning",
-    "GradientError",
-    "GraphError",
-    "InvalidParameterError",
-    "LoadError",
-    "NonFiniteError",
-    "ShapeError",
-    "StateError",
-]
+    "CallbackWarning", "CaptureError", "ContinuationWarning", "DeviceError", "DeviceMemoryError",
+    "DeviceWarning", "DtypeError", "FitInterruptedWarning", "GradientError", "GraphError",
+    "InvalidParameterError", "LoadError", "NonFiniteError", "ShapeError", "StateError",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from sknet import config_context
 ROOT = Path(__file__).parents[1]
 # Packages that other packages use, and users do not.
 ROOMS = tuple(f"sknet.compile.{name}" for name in ("cuda", "native", "numpy", "passes", "python"))
-ROOMS += ("sknet.device", "sknet.persistence")
+ROOMS += ("sknet.device", "sknet.nn.layers", "sknet.persistence")
 
 
 def has_native() -> bool:

@@ -11,20 +11,9 @@ from sknet.callbacks._scoring import EpochScoring, GradientMonitor
 from sknet.callbacks._stopping import EarlyStopping, Pruning, TimeLimit
 
 __all__ = [
-    "CSVLog",
-    "Callback",
-    "Checkpoint",
-    "EarlyStopping",
-    "EpochScoring",
-    "FitView",
-    "GradientMonitor",
-    "LearningRateFinder",
-    "PrintLog",
-    "ProgressBar",
-    "Pruning",
-    "TensorBoardLog",
-    "TimeLimit",
-]
+    "CSVLog", "Callback", "Checkpoint", "EarlyStopping", "EpochScoring", "FitView", "GradientMonitor",
+    "LearningRateFinder", "PrintLog", "ProgressBar", "Pruning", "TensorBoardLog", "TimeLimit",
+]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.callbacks", __all__)

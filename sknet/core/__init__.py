@@ -31,38 +31,12 @@ from sknet.core._tensor import Tensor, as_operand, as_tensor, bind, leaf_node
 from sknet.device import Device
 
 __all__ = [
-    "PRIMITIVES",
-    "SCALAR_FUNCTIONS",
-    "Device",
-    "HookHandle",
-    "Methods",
-    "Primitive",
-    "ScalarFunction",
-    "Shaped",
-    "Tensor",
-    "TracedArray",
-    "as_operand",
-    "as_tensor",
-    "attach_aux",
-    "attached_to",
-    "aux_of",
-    "bind",
-    "capturing",
-    "depends_on",
-    "enable_grad",
-    "gradients",
-    "inference_mode",
-    "is_capturing",
-    "is_grad_enabled",
-    "leaf_node",
-    "no_grad",
-    "normalize_axes",
-    "normalize_axis",
-    "note_write",
-    "release",
-    "set_grad_enabled",
-    "user_line",
-]
+    "PRIMITIVES", "SCALAR_FUNCTIONS", "Device", "HookHandle", "Methods", "Primitive", "ScalarFunction",
+    "Shaped", "Tensor", "TracedArray", "as_operand", "as_tensor", "attach_aux", "attached_to", "aux_of",
+    "bind", "capturing", "depends_on", "enable_grad", "gradients", "inference_mode", "is_capturing",
+    "is_grad_enabled", "leaf_node", "no_grad", "normalize_axes", "normalize_axis", "note_write", "release",
+    "set_grad_enabled", "user_line",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

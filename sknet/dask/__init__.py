@@ -19,12 +19,8 @@ from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._fit import fit
 
 __all__ = [
-    "Exchange",
-    "ExchangeError",
-    "WorkerExchange",
-    "batch_rows",
-    "fit",
-]
+    "Exchange", "ExchangeError", "WorkerExchange", "batch_rows", "fit",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

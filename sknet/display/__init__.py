@@ -10,14 +10,9 @@ from sknet.display._training import LearningRateDisplay, LossCurveDisplay
 from sknet.display._weights import GradientDisplay, WeightsDisplay
 
 __all__ = [
-    "AttributionDisplay",
-    "GradientDisplay",
-    "GraphDisplay",
-    "IntervalDisplay",
-    "LearningRateDisplay",
-    "LossCurveDisplay",
-    "WeightsDisplay",
-]
+    "AttributionDisplay", "GradientDisplay", "GraphDisplay", "IntervalDisplay", "LearningRateDisplay",
+    "LossCurveDisplay", "WeightsDisplay",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -14,19 +14,9 @@ if TYPE_CHECKING:
     from sknet.engine._many import fit_many
 
 __all__ = [
-    "Accuracy",
-    "Batches",
-    "CompiledStep",
-    "Gradient",
-    "History",
-    "Model",
-    "ModelState",
-    "RSquared",
-    "Score",
-    "StepResult",
-    "compiled_step",
-    "fit_many",
-]
+    "Accuracy", "Batches", "CompiledStep", "Gradient", "History", "Model", "ModelState", "RSquared", "Score",
+    "StepResult", "compiled_step", "fit_many",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__ = _Names({"sknet.engine._many": ("fit_many",)}).into(globals())

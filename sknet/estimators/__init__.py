@@ -19,21 +19,10 @@ if TYPE_CHECKING:
     from sknet.estimators._summary import EstimatorSummary, LayerRow
 
 __all__ = [
-    "Autoencoder",
-    "EstimatorSummary",
-    "FrozenClassifier",
-    "FrozenMultiHeadNet",
-    "FrozenRegressor",
-    "FrozenTransformer",
-    "LayerOutput",
-    "LayerRow",
-    "MLPClassifier",
-    "MLPRegressor",
-    "MultiHeadNet",
-    "NetClassifier",
-    "NetRegressor",
-    "NetTransformer",
-]
+    "Autoencoder", "EstimatorSummary", "FrozenClassifier", "FrozenMultiHeadNet", "FrozenRegressor",
+    "FrozenTransformer", "LayerOutput", "LayerRow", "MLPClassifier", "MLPRegressor", "MultiHeadNet",
+    "NetClassifier", "NetRegressor", "NetTransformer",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__ = _Names(

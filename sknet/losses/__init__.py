@@ -38,34 +38,11 @@ from sknet.losses._survival import AFT, Cox
 from sknet.losses._wrappers import FunctionLoss as _FunctionLoss
 
 __all__ = [
-    "AFT",
-    "CTC",
-    "LOSSES",
-    "NLL",
-    "AbsoluteError",
-    "BinaryCrossEntropy",
-    "CosineEmbedding",
-    "Cox",
-    "Focal",
-    "Gamma",
-    "GaussianNLL",
-    "Hinge",
-    "Huber",
-    "KLDivergence",
-    "LogCosh",
-    "LogLoss",
-    "Loss",
-    "MarginRanking",
-    "MultiMargin",
-    "Ordinal",
-    "Poisson",
-    "Quantile",
-    "Scaling",
-    "SquaredError",
-    "TripletMargin",
-    "Tweedie",
+    "AFT", "CTC", "LOSSES", "NLL", "AbsoluteError", "BinaryCrossEntropy", "CosineEmbedding", "Cox", "Focal",
+    "Gamma", "GaussianNLL", "Hinge", "Huber", "KLDivergence", "LogCosh", "LogLoss", "Loss", "MarginRanking",
+    "MultiMargin", "Ordinal", "Poisson", "Quantile", "Scaling", "SquaredError", "TripletMargin", "Tweedie",
     "check_loss",
-]
+]  # fmt: skip
 
 LOSSES: dict[str, type[Loss]] = {
     "log_loss": LogLoss,

@@ -7,18 +7,9 @@ from sknet.model_selection._indexable import indexable
 from sknet.model_selection._search import GridSearchCV, RandomizedSearchCV
 
 __all__ = [
-    "GridSearchCV",
-    "HalvingGridSearchCV",
-    "HalvingRandomSearchCV",
-    "HyperbandSearchCV",
-    "RandomizedSearchCV",
-    "cross_val_predict",
-    "cross_val_score",
-    "cross_validate",
-    "head_scorer",
-    "indexable",
-    "target_scorer",
-]
+    "GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "HyperbandSearchCV", "RandomizedSearchCV",
+    "cross_val_predict", "cross_val_score", "cross_validate", "head_scorer", "indexable", "target_scorer",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

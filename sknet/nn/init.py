@@ -22,27 +22,10 @@ from sknet.exceptions import InvalidParameterError, ShapeError
 from sknet.nn._initializer import Array, FromData, Initializer, Shape, from_data, takes_data
 
 __all__ = [
-    "INITIALIZERS",
-    "SCHEMES",
-    "VERSION",
-    "Constant",
-    "FromData",
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "Initializer",
-    "LeCunNormal",
-    "Normal",
-    "Ones",
-    "Orthogonal",
-    "Uniform",
-    "Zeros",
-    "active_version",
-    "from_data",
-    "scheme",
-    "version",
-]
+    "INITIALIZERS", "SCHEMES", "VERSION", "Constant", "FromData", "GlorotNormal", "GlorotUniform", "HeNormal",
+    "HeUniform", "Initializer", "LeCunNormal", "Normal", "Ones", "Orthogonal", "Uniform", "Zeros",
+    "active_version", "from_data", "scheme", "version",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

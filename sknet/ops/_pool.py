@@ -19,15 +19,9 @@ from sknet.ops._shape import foresee
 from sknet.ops._windows import MOVES, Pair, Windows, as_image, each_axis, from_image, spatial, windows_on
 
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "max_pool1d",
-    "max_pool2d",
-]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
+    "avg_pool2d", "max_pool1d", "max_pool2d",
+]  # fmt: skip
 
 
 Shape = tuple[int, ...]

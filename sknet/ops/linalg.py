@@ -22,19 +22,9 @@ from sknet.ops._linalg import (
 )
 
 __all__ = [
-    "cholesky",
-    "det",
-    "eigh",
-    "eigvalsh",
-    "inv",
-    "matrix_power",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
+    "cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_power", "pinv", "qr", "slogdet", "solve", "svd",
     "svdvals",
-]
+]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.ops.linalg", __all__)

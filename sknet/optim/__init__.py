@@ -27,38 +27,11 @@ if _typing.TYPE_CHECKING:
     from sknet.optim._sgd import SGD, Adadelta, Adagrad, Lion, RMSprop, Rprop
 
 __all__ = [
-    "EMA",
-    "LBFGS",
-    "OPTIMIZERS",
-    "SGD",
-    "SWA",
-    "Accumulate",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "BaseOptimizer",
-    "ClipNorm",
-    "ClipValue",
-    "Combinator",
-    "Groups",
-    "Lion",
-    "Lookahead",
-    "MinimizeResult",
-    "Muon",
-    "NAdam",
-    "Optimizer",
-    "OptimizerState",
-    "RAdam",
-    "RMSprop",
-    "RateFactors",
-    "Rprop",
-    "ScheduleFreeAdamW",
-    "WeightDecay",
-    "check_optimizer",
-    "schedules",
-]
+    "EMA", "LBFGS", "OPTIMIZERS", "SGD", "SWA", "Accumulate", "Adadelta", "Adagrad", "Adam", "AdamW",
+    "Adamax", "BaseOptimizer", "ClipNorm", "ClipValue", "Combinator", "Groups", "Lion", "Lookahead",
+    "MinimizeResult", "Muon", "NAdam", "Optimizer", "OptimizerState", "RAdam", "RMSprop", "RateFactors",
+    "Rprop", "ScheduleFreeAdamW", "WeightDecay", "check_optimizer", "schedules",
+]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(

@@ -12,14 +12,9 @@ if TYPE_CHECKING:
     from sknet.tabular._training import Member
 
 __all__ = [
-    "FrozenTabularClassifier",
-    "FrozenTabularRegressor",
-    "Member",
-    "Members",
-    "TableEncoder",
-    "TabularClassifier",
-    "TabularRegressor",
-]
+    "FrozenTabularClassifier", "FrozenTabularRegressor", "Member", "Members", "TableEncoder",
+    "TabularClassifier", "TabularRegressor",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__ = _Names(

@@ -15,34 +15,10 @@ from sknet.nn._module import Module, check_arguments
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, ones
 
 __all__ = [
-    "ACTIVATIONS",
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "Identity",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ParametricActivation",
-    "ReLU",
-    "ReLU6",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-]
+    "ACTIVATIONS", "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
+    "Identity", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ParametricActivation", "ReLU",
+    "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink",
+]  # fmt: skip
 
 
 NUMBER = [Interval(Real, None, None, closed="neither")]

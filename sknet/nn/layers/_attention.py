@@ -18,12 +18,9 @@ from sknet.nn.layers._norm import LayerNorm
 from sknet.ops import attention_weights, matmul, multiply, permute_dims, reshape, where
 
 __all__ = [
-    "MultiheadAttention",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
+    "MultiheadAttention", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
-]
+]  # fmt: skip
 
 
 COUNT = [Interval(Integral, 1, None, closed="left")]

@@ -16,15 +16,9 @@ from sknet.nn._parameter import Parameter, bound_parameter, note_structure
 from sknet.ops import concat, stack
 
 __all__ = [
-    "Lambda",
-    "ModuleDict",
-    "ModuleList",
-    "Parallel",
-    "ParameterDict",
-    "ParameterList",
-    "Residual",
+    "Lambda", "ModuleDict", "ModuleList", "Parallel", "ParameterDict", "ParameterList", "Residual",
     "Sequential",
-]
+]  # fmt: skip
 
 
 class Indexed(Module):

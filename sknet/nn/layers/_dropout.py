@@ -16,15 +16,9 @@ from sknet.ops import dropout, dropout_mask, equal, flip, pad, where
 from sknet.ops import sum as sum_of
 
 __all__ = [
-    "AlphaDropout",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Mixup",
-    "RandomErasing",
-    "RandomFlip",
+    "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Mixup", "RandomErasing", "RandomFlip",
     "RandomShift",
-]
+]  # fmt: skip
 
 
 SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs

@@ -39,13 +39,9 @@ from sknet.ops import (
 )
 
 __all__ = [
-    "CategoryEmbeddings",
-    "Embedding",
-    "EmbeddingBag",
-    "PeriodicEmbedding",
-    "PiecewiseLinearEncoding",
+    "CategoryEmbeddings", "Embedding", "EmbeddingBag", "PeriodicEmbedding", "PiecewiseLinearEncoding",
     "PositionalEncoding",
-]
+]  # fmt: skip
 
 
 LONGEST = 600  # length of vectors of categories, at most, whatever the number of levels

@@ -32,14 +32,9 @@ from sknet.ops import (
 )
 
 __all__ = [
-    "BatchEnsembleLinear",
-    "EnsembleLinear",
-    "EnsembleView",
-    "Linear",
-    "MonotonicLinear",
-    "Saturation",
+    "BatchEnsembleLinear", "EnsembleLinear", "EnsembleView", "Linear", "MonotonicLinear", "Saturation",
     "Scale",
-]
+]  # fmt: skip
 
 
 class Linear(Module):

@@ -16,25 +16,10 @@ from sknet.nn._module import Module, check_arguments
 from sknet.ops import interpolate, pad, permute_dims, reshape
 
 __all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "ChannelShuffle",
-    "ChannelsLast",
-    "Flatten",
-    "MaxPool1d",
-    "MaxPool2d",
-    "Pad1d",
-    "Pad2d",
-    "Pad3d",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "Unflatten",
-    "Upsample",
-]
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool1d",
+    "AvgPool2d", "ChannelShuffle", "ChannelsLast", "Flatten", "MaxPool1d", "MaxPool2d", "Pad1d", "Pad2d",
+    "Pad3d", "PixelShuffle", "PixelUnshuffle", "Unflatten", "Upsample",
+]  # fmt: skip
 
 
 Widths = int | tuple[int | tuple[int, int], ...]

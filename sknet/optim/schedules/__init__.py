@@ -36,46 +36,15 @@ if _typing.TYPE_CHECKING:
     )
 
 __all__ = [
-    "Adaptive",
-    "Constant",
-    "CosLog",
-    "Cosine",
-    "CosineRestarts",
-    "Cyclic",
-    "Exponential",
-    "FlatThenCosine",
-    "InverseScaling",
-    "InverseTime",
-    "Joined",
-    "Linear",
-    "MultiStep",
-    "OneCycle",
-    "Polynomial",
-    "Product",
-    "Progress",
-    "Schedule",
-    "Step",
-    "WarmUp",
-]
+    "Adaptive", "Constant", "CosLog", "Cosine", "CosineRestarts", "Cyclic", "Exponential", "FlatThenCosine",
+    "InverseScaling", "InverseTime", "Joined", "Linear", "MultiStep", "OneCycle", "Polynomial", "Product",
+    "Progress", "Schedule", "Step", "WarmUp",
+]  # fmt: skip
 
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _Names(
-        {
-            "sknet.optim.schedules._curves": (
-                "CosLog",
-                "Cosine",
-                "CosineRestarts",
-                "Cyclic",
-                "FlatThenCosine",
-                "Joined",
-                "Linear",
-                "OneCycle",
-                "Polynomial",
-                "Product",
-                "WarmUp",
-            ),
-        }
+        {"sknet.optim.schedules._curves": [name for name in __all__ if name not in globals()]}
     ).into(globals(), _module_getattr("sknet.optim.schedules", __all__))
 
 
