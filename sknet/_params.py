@@ -684,8 +684,8 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
     """Complete the docstring of a class or function by descriptions of parameters in that of another.
 
     The class describes what differs: a parameter that it does not describe is described as in the other
-    class, if its signature has it, and so is an attribute; a function returns and raises the same, unless it
-    says otherwise. Without docstrings, as with ``python -OO``, nothing happens.
+    class, if its signature has it, and so is an attribute; a function or method returns and raises the same,
+    unless it says otherwise. Without docstrings, as with ``python -OO``, nothing happens.
     """
 
     def complete(cls: C) -> C:
@@ -693,8 +693,9 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
             text, *parts = SECTION.split(inspect.cleandoc(cls.__doc__))
             _, *others = SECTION.split(inspect.cleandoc(shared.__doc__))
             sections, given = dict(zip(*[iter(parts)] * 2)), dict(zip(*[iter(others)] * 2))  # noqa: B905
-            known = _descriptions(given["Parameters"]) | _descriptions(sections.pop("Parameters", ""))
-            found = {"Parameters": [known[name] for name in inspect.signature(cls).parameters]}
+            known = _descriptions(given.get("Parameters", "")) | _descriptions(sections.pop("Parameters", ""))
+            names = inspect.signature(cls).parameters
+            found = {"Parameters": [known[name] for name in names if name in known]}
             for title in () if isinstance(cls, type) else ("Returns", "Raises"):
                 if title in given:
                     found[title] = [sections.pop(title, given[title])]
@@ -712,4 +713,4 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
 def _descriptions(section: str) -> dict[str, str]:
     """Return the descriptions in a section by name; several names may share one."""
     entries = re.split(r"\n(?=\S)", section) if section else []
-    return {name: entry for entry in entries for name in entry.partition(" : ")[0].split(", ")}
+    return {name.lstrip("*"): entry for entry in entries for name in entry.partition(" : ")[0].split(", ")}

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._constraints import shown
 from sknet._late import optional
+from sknet._params import described_by
 from sknet.callbacks import Callback
 from sknet.estimators._base import BaseNet
 from sknet.preprocessing import TableEncoder
@@ -19,10 +20,43 @@ C = TypeVar("C", bound=Callback)
 
 
 class Display:
-    """Base of the displays: what `plot` draws into."""
+    """Base of the displays, whose docstrings it completes: those of `plot` and, by them, of constructors.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes.
+    figure_ : matplotlib Figure
+        The figure.
+    """
 
     ax_: Any
     figure_: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        described_by(Display)(cls)
+        described_by(Display.plot)(cls.plot)
+        for name, method in vars(cls).items():
+            if name.startswith("from_"):
+                described_by(cls.plot)(method.__func__)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Any:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            The drawn display.
+        """
+        raise NotImplementedError
 
     def _axes(self, ax: Any) -> Any:
         """Return axes to draw into, those of a new figure if there are none, and keep them."""

@@ -236,10 +236,6 @@ class GraphDisplay(Display):
         The boxes, in the order of the nodes.
     arrows_ : list of matplotlib FancyArrowPatch
         The arrows.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -315,15 +311,6 @@ class GraphDisplay(Display):
         ----------
         estimator : estimator
             An estimator fitted on arrays, or a Pipeline that ends with one.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            As for `plot`.
-
-        Returns
-        -------
-        display
-            The drawn display.
         """
         network = network_of(estimator)
         return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
@@ -334,15 +321,8 @@ class GraphDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``text`` for the boxes.
-
-        Returns
-        -------
-        display
-            This display.
         """
         ax = self._axes(ax)
         self.boxes_, self.arrows_ = [], []

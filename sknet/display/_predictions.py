@@ -50,10 +50,6 @@ class IntervalDisplay(Display):
         The targets.
     coverage_ : float or None
         Observed coverage: the share of the targets inside the intervals.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -116,15 +112,6 @@ class IntervalDisplay(Display):
         feature : int or str, default=None
             The column of X for the horizontal axis. None is the only column, or the rank of the prediction if
             there are several.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``fill_between`` for the band.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -159,15 +146,8 @@ class IntervalDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         **kwargs : dict
             Passed to matplotlib's ``fill_between`` for the band.
-
-        Returns
-        -------
-        display
-            This display.
         """
         ax = self._axes(ax)
         label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
@@ -229,10 +209,6 @@ class AttributionDisplay(Display):
         The rows as images, with colours symmetric around 0.
     bars_ : matplotlib BarContainer or None
         The inputs with the largest attributions, the largest on top.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -294,15 +270,6 @@ class AttributionDisplay(Display):
             Names of the inputs; None takes those of the fit.
         image_shape : tuple of int, default=None
             Height and width, if the inputs are the pixels of an image.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``imshow`` or ``barh``.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -333,19 +300,12 @@ class AttributionDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         n_columns : int, default=None
             Number of images in a row.
         most : int, default=15
             Maximum number of bars.
         **kwargs : dict
             Passed to matplotlib's ``imshow`` or ``barh``.
-
-        Returns
-        -------
-        display
-            This display.
 
         Raises
         ------

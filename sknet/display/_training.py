@@ -40,10 +40,6 @@ class LossCurveDisplay(Display):
         The mark of the best epoch.
     lr_line_ : matplotlib Line2D or None
         The learning rates, on axes of their own.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     See Also
     --------
@@ -95,17 +91,6 @@ class LossCurveDisplay(Display):
             kind of members.
         metric : str, default="loss"
             A column of its history, such as ``"score"``.
-        learning_rate : bool, default=False
-            Whether to draw the learning rate, too.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot`` for the curves.
-
-        Returns
-        -------
-        display
-            The drawn display.
         """
         network = network_of(estimator, or_ensemble=True)
         name, best = type(network).__name__, getattr(network, "best_epoch_", None)
@@ -118,17 +103,10 @@ class LossCurveDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         learning_rate : bool, default=False
             Whether to draw the learning rate, too.
         **kwargs : dict
             Passed to matplotlib's ``plot`` for the curves.
-
-        Returns
-        -------
-        display
-            This display.
 
         Raises
         ------
@@ -192,10 +170,6 @@ class LearningRateDisplay(Display):
         The curves by label.
     suggestion_line_ : matplotlib Line2D or None
         The mark.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -233,15 +207,6 @@ class LearningRateDisplay(Display):
         ----------
         estimator : estimator
             A fitted estimator, with or without a `LearningRateFinder`, or a Pipeline that ends with one.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            The drawn display.
         """
         finder = found_callback(estimator, LearningRateFinder)
         if finder is not None:
@@ -259,15 +224,6 @@ class LearningRateDisplay(Display):
         ----------
         finder : LearningRateFinder
             One of a fitted estimator's ``callbacks_``.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -307,15 +263,6 @@ class LearningRateDisplay(Display):
             Number of steps of an epoch, for schedules that depend on epochs.
         batch_size : int, default=32
             Number of samples in a step, for schedules that depend on samples.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -346,20 +293,7 @@ class LearningRateDisplay(Display):
 
     @named_errors
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the curves.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            This display.
-        """
+        """Draw the curves."""
         ax = self._axes(ax)
         self.lines_ = {}
         for name, (x, y) in self.curves.items():

@@ -32,10 +32,6 @@ class WeightsDisplay(Display):
         Filters or matrix, with colours symmetric around 0.
     bars_ : matplotlib BarContainer or None
         The histogram.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -74,19 +70,6 @@ class WeightsDisplay(Display):
             A fitted estimator, or a Pipeline that ends with one.
         parameter : str, default=None
             Path of the parameter, such as ``"0.weight"``; None is the first with two axes or more.
-        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
-            As for `plot`.
-        image_shape : tuple of int, default=None
-            As for `plot`.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            As for `plot`.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -115,8 +98,6 @@ class WeightsDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
             "filters" shows an image for each filter and channel of a convolution, or for each unit of a
             linear layer if `image_shape` is given; "auto" chooses them where possible, then the matrix, then
@@ -127,11 +108,6 @@ class WeightsDisplay(Display):
             Number of images in a row.
         **kwargs : dict
             Passed to matplotlib's ``imshow`` or ``bar``.
-
-        Returns
-        -------
-        display
-            This display.
 
         Raises
         ------
@@ -209,10 +185,6 @@ class GradientDisplay(Display):
     ----------
     lines_ : dict of str to matplotlib Line2D
         The curves by parameter.
-    ax_ : matplotlib Axes
-        The axes.
-    figure_ : matplotlib Figure
-        The figure.
 
     Examples
     --------
@@ -247,17 +219,6 @@ class GradientDisplay(Display):
         ----------
         estimator : estimator
             An estimator that was fitted with a `GradientMonitor`, or a Pipeline that ends with one.
-        relative : bool, default=False
-            As for `plot`.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            The drawn display.
 
         Raises
         ------
@@ -276,17 +237,8 @@ class GradientDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         relative : bool, default=False
             Whether to divide each norm by that of the parameter.
-        **kwargs : dict
-            Passed to matplotlib's ``plot``.
-
-        Returns
-        -------
-        display
-            This display.
 
         Raises
         ------
