@@ -694,8 +694,8 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
             _, *others = SECTION.split(inspect.cleandoc(shared.__doc__))
             sections, given = dict(zip(*[iter(parts)] * 2)), dict(zip(*[iter(others)] * 2))  # noqa: B905
             known = _descriptions(given.get("Parameters", "")) | _descriptions(sections.pop("Parameters", ""))
-            names = inspect.signature(cls).parameters
-            found = {"Parameters": [known[name] for name in names if name in known]}
+            names = [name for name in inspect.signature(cls).parameters if name not in ("self", "cls")]
+            found = {"Parameters": [known[name] for name in names]}
             for title in () if isinstance(cls, type) else ("Returns", "Raises"):
                 if title in given:
                     found[title] = [sections.pop(title, given[title])]
@@ -713,4 +713,9 @@ def described_by(shared: Callable[..., Any]) -> Callable[[C], C]:
 def _descriptions(section: str) -> dict[str, str]:
     """Return the descriptions in a section by name; several names may share one."""
     entries = re.split(r"\n(?=\S)", section) if section else []
-    return {name.lstrip("*"): entry for entry in entries for name in entry.partition(" : ")[0].split(", ")}
+    heads = [entry.partition("\n")[0].partition(" : ")[0] for entry in entries]
+    return {
+        name.lstrip("*"): entry
+        for head, entry in zip(heads, entries, strict=True)
+        for name in head.split(", ")
+    }

@@ -17,10 +17,11 @@ from sknet.preprocessing import TableEncoder
 from sknet.tabular._base import is_ensemble
 
 C = TypeVar("C", bound=Callback)
+D = TypeVar("D", bound="Display")
 
 
 class Display:
-    """Base of the displays, whose docstrings it completes: those of `plot` and, by them, of constructors.
+    """Base of the displays, whose docstrings `described` completes.
 
     Attributes
     ----------
@@ -32,14 +33,6 @@ class Display:
 
     ax_: Any
     figure_: Any
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        described_by(Display)(cls)
-        described_by(Display.plot)(cls.plot)
-        for name, method in vars(cls).items():
-            if name.startswith("from_"):
-                described_by(cls.plot)(method.__func__)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Any:
         """Draw.
@@ -66,6 +59,16 @@ class Display:
             raise TypeError(f"{type(self).__name__}: ax must be axes of Matplotlib or None, got {shown(ax)}")
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+
+def described(cls: type[D]) -> type[D]:
+    """Complete the docstrings of a display by `Display`, and those of constructors by that of `plot`."""
+    described_by(Display)(cls)
+    described_by(Display.plot)(cls.plot)
+    for name, method in vars(cls).items():
+        if name.startswith("from_"):
+            described_by(cls.plot)(method.__func__)
+    return cls
 
 
 def as_label(name: Any) -> str:

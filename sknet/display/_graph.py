@@ -11,7 +11,7 @@ from sknet._params import named_errors
 from sknet._tree import leaves
 from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
-from sknet.display._base import Display, as_label, network_of
+from sknet.display._base import Display, as_label, described, network_of
 from sknet.nn import Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
@@ -218,6 +218,7 @@ Point = tuple[float, float]
 HEIGHT, GAP, MARGIN, LETTER = 40, 28, 12, 6.6  # of the boxes of an SVG, in pixels
 
 
+@described
 class GraphDisplay(Display):
     """Flow of data through a module, layer by layer, or a captured graph, operation by operation.
 

@@ -12,6 +12,7 @@ from sknet.display._base import (
     Display,
     as_label,
     check_image_shape,
+    described,
     largest,
     names_of_inputs,
     network_of,
@@ -22,6 +23,7 @@ from sknet.display._base import (
 from sknet.exceptions import ShapeError
 
 
+@described
 class IntervalDisplay(Display):
     """Predictions with prediction intervals, and the targets.
 
@@ -191,6 +193,7 @@ def _positions(X: Any, feature: Any, prediction: Any) -> tuple[Any, str]:
 METHODS = ("integrated_gradients", "input_gradient")
 
 
+@described
 class AttributionDisplay(Display):
     """Attributions of rows: as images, as bars of one row, or as mean absolute values over several rows.
 

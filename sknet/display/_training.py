@@ -10,12 +10,13 @@ import numpy as np
 from sknet._constraints import Interval, satisfies, shown
 from sknet._params import named_errors
 from sknet.callbacks import LearningRateFinder
-from sknet.display._base import Display, as_label, found_callback, network_of
+from sknet.display._base import Display, as_label, described, found_callback, network_of
 from sknet.optim.schedules import Progress
 
 COUNT = Interval(Integral, 1, 1_000_000, closed="both")  # of what is drawn in a moment
 
 
+@described
 class LossCurveDisplay(Display):
     """Losses or scores by epoch: of training and of held-out rows, with the best epoch and the learning rate.
 
@@ -150,6 +151,7 @@ class LossCurveDisplay(Display):
         return other.plot(epochs, rates, color="0.6", linestyle=":", label="learning rate")[0]
 
 
+@described
 class LearningRateDisplay(Display):
     """Learning rates: losses by rate of the range test, or rates by step of schedules.
 

@@ -10,11 +10,12 @@ from sknet._constraints import shown
 from sknet._params import named_errors
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
-from sknet.display._base import Display, as_label, found_callback, largest, network_of, tiled
+from sknet.display._base import Display, as_label, described, found_callback, largest, network_of, tiled
 
 KINDS = ("auto", "filters", "matrix", "histogram")
 
 
+@described
 class WeightsDisplay(Display):
     """A parameter of a network: its filters as images, the matrix, or a histogram of its values.
 
@@ -169,6 +170,7 @@ def _matrix(weights: Any) -> Any:
     return weights
 
 
+@described
 class GradientDisplay(Display):
     """Norm of each parameter's gradient in the course of a fit, as measured by `GradientMonitor`.
 

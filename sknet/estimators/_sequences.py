@@ -4,10 +4,11 @@ from os import PathLike
 from typing import Any, Self
 
 from sknet._late import available_if
+from sknet._params import described_by
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._classifier import Decisions
+from sknet.estimators._classifier import BaseClassifier, Decisions
 from sknet.estimators._heads import (
     gives_deviations,
     gives_intervals,
@@ -25,6 +26,7 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
     """Hidden layers and attributions of padded sequences."""
 
     @follows_namespace
+    @described_by(BaseNet.transform)
     def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
         """Return the output of a layer, such as hidden activations, in evaluation mode.
 
@@ -34,23 +36,6 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         ----------
         X, lengths
             Inputs, as for `fit`.
-        layer : int or str, default=-2
-            The number of a layer in the order in which the network calls its layers, -1 for the last, or the
-            path of a module, such as ``"encoder.0"``. The layers of nested `Sequential` modules are counted
-            one by one, and any other module that the network's forward pass calls counts as one; -2 is the
-            last hidden layer. The calls of a module that is called several times are ``"act:0"``,
-            ``"act:1"``, ...
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            Output of the layer, the first array if there are several, in the container chosen by
-            `set_output`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message lists the layers.
         """
         return super().transform(with_lengths(X, lengths), layer)
 
@@ -73,6 +58,7 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         return self.fit(X, y, **given, **params).transform(X, **given)
 
     @follows_namespace
+    @described_by(BaseNet.input_gradient)
     def input_gradient(self, X: Any, target: Any = None, *, lengths: Any = None) -> Any:
         """Return the gradient of an output with respect to the inputs, row by row.
 
@@ -80,9 +66,6 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         ----------
         X, lengths
             Inputs, as for `fit`.
-        target : label, int or array-like of shape (n_samples,), default=None
-            The output: a class label for a classifier, otherwise the index of an output or of a label; an
-            array has one for each row. None is the predicted class of each row, or the only output.
 
         Returns
         -------
@@ -99,6 +82,7 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
         return super().input_gradient(with_lengths(X, lengths), target)
 
     @follows_namespace
+    @described_by(BaseNet.integrated_gradients)
     def integrated_gradients(
         self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50, *, lengths: Any = None
     ) -> Any:
@@ -114,20 +98,11 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
             Inputs, as for `fit`; the baseline has the same lengths.
         baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
             Uninformative inputs, such as a black image or the means of the features; None is 0.
-        target : label, int or array-like of shape (n_samples,), default=None
-            As for `input_gradient`.
-        n_steps : int, default=50
-            Quadrature points on each line, at most 1,000.
 
         Returns
         -------
         ndarray of the shape of X, or dict of those
             Contributions. Of several inputs, only those of real numbers have some.
-
-        Raises
-        ------
-        ValueError
-            As for `input_gradient`, and if the shape of the baseline does not fit X.
 
         Notes
         -----
@@ -137,6 +112,7 @@ class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
 
 
 class SequenceFit(SequenceLayers):
+    @described_by(BaseNet.fit)
     def fit(
         self,
         X: Any,
@@ -166,31 +142,11 @@ class SequenceFit(SequenceLayers):
         y : array-like of shape (n_samples,), (n_samples, n_outputs) or (n_samples, ...)
             Targets, also of pixels or steps for a network that returns arrays of this shape, or logits for
             it. If a row has several targets or labels, some of them may be missing (NaN).
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets; None for equal weights.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
         X_val, y_val, sample_weight_val, lengths_val : like X, y, sample_weight and lengths, default=None
             Rows to validate on, instead of rows held out of X. A Pipeline transforms `X_val` like X with
             ``Pipeline(..., transform_input=["X_val"])``.
-        groups : array-like of shape (n_samples,), default=None
-            Groups that the rows of X belong to: whole groups are held out, or `validation_split` is called
-            with them.
-        offset, offset_val : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
-            Numbers that are added to the network's outputs, before the inverse link of its loss, for X and
-            for `X_val`: the logarithm of an exposure, for instance, or log odds. `predict` takes the offset
-            of its rows.
-        callbacks : list of Callback, default=None
-            Called during this fit, after those of the estimator.
-        resume_from : str, PathLike or SavedFit, default=None
-            Folder or file of a `sknet.callbacks.Checkpoint` to resume from; the fit ends as if it had not
-            been interrupted. X, y and all parameters except `max_iter`, `verbose`, `warm_start` and
-            `callbacks` must be the same.
-
-        Returns
-        -------
-        self
-            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -226,6 +182,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
+    @described_by(BaseClassifier.predict)
     def predict(self, X: Any, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict labels.
 
@@ -233,11 +190,6 @@ class SequenceClassifier(SequenceFit, Decisions):
         ----------
         X, lengths, offset
             Inputs and an offset, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, for each column of y; a 0/1 indicator matrix if rows have several labels.
         """
         return super().predict(with_lengths(X, lengths), offset=offset)
 
@@ -283,6 +235,7 @@ class SequenceClassifier(SequenceFit, Decisions):
         """
         return super().decision_function(with_lengths(X, lengths), offset=offset)
 
+    @described_by(BaseClassifier.score)
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
@@ -292,15 +245,6 @@ class SequenceClassifier(SequenceFit, Decisions):
         ----------
         X, lengths, offset
             Inputs and an offset, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            The accuracy.
         """
         return super().score(with_lengths(X, lengths), y, sample_weight, offset=offset)
 
@@ -327,6 +271,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
+    @described_by(UncertainRegressor.predict)
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
         """Predict targets.
 
@@ -334,20 +279,6 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         ----------
         X, lengths, offset
             Inputs and an offset, as for `fit`.
-        return_std : bool, default=False
-            Whether to return standard deviations as well, of an ensemble or with the loss ``"gaussian_nll"``.
-
-        Returns
-        -------
-        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            The estimate that belongs to the loss: means, medians, or the quantile nearest to 0.5.
-        std : ndarray of the same shape
-            Standard deviations, if `return_std`.
-
-        Raises
-        ------
-        ValueError
-            If `return_std` is true for a single network with another loss.
         """
         return super().predict(with_lengths(X, lengths), return_std, offset=offset)
 
@@ -378,6 +309,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         """Predict central intervals that contain a share `coverage` of the targets."""
         return super().predict_interval(with_lengths(X, lengths), coverage, offset=offset)
 
+    @described_by(UncertainRegressor.score)
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None, offset: Any = None
     ) -> float:
@@ -387,15 +319,6 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
         ----------
         X, lengths, offset
             Inputs and an offset, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            At most 1; predicting the mean of y scores 0. Several outputs are averaged.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight, offset=offset))
 
@@ -403,6 +326,7 @@ class SequenceRegressor(SequenceFit, UncertainRegressor):
 class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys=()):
     """A transformer whose methods take lengths."""
 
+    @described_by(BaseTransformer.fit)
     def fit(  # type: ignore[override]  # codes have no offset
         self,
         X: Any,
@@ -426,22 +350,11 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             Inputs of any rank: numbers, 0/1 labels, or ids for which the network returns logits.
         y : array-like of shape (n_samples, ...), default=None
             Ignored, unless ``target="y"``; its rank may be any, too.
-        sample_weight, groups : array-like of shape (n_samples,), default=None
-            Sample weights, None for equal weights; and groups of rows, which are held out as a whole.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
             Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
             Its outputs for padding are ignored.
         X_val, y_val, sample_weight_val, lengths_val : array-like, default=None
             Rows to validate on, instead of rows held out of X; `y_val` is like y.
-        callbacks : list of Callback, default=None
-            Called during this fit, after those of the estimator.
-        resume_from : str, PathLike or SavedFit, default=None
-            Folder or file of a `sknet.callbacks.Checkpoint` to resume from.
-
-        Returns
-        -------
-        self
-            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -467,6 +380,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         return super().partial_fit(**joined_lengths(locals()))
 
     @follows_namespace
+    @described_by(BaseTransformer.transform)
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
         """Return the code of X, or the output of another layer.
 
@@ -474,18 +388,6 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         ----------
         X, lengths
             Inputs, as for `fit`.
-        layer : int, str or None, default=None
-            The number or the path of a layer, as for `MLPClassifier.transform`; None is the code.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, ...)
-            Output of the layer, in the container chosen by `set_output`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message lists the layers.
         """
         return super().transform(X, self._meant(layer), lengths=lengths)
 
@@ -495,6 +397,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         """Reconstruct X from its codes, by the decoder."""
         return super().inverse_transform(with_lengths(X, lengths))
 
+    @described_by(BaseTransformer.score)
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, lengths: Any = None) -> float:
         """Return the negative mean loss; larger is better.
 
@@ -504,12 +407,5 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             Inputs, as for `fit`; padding is not scored.
         y : array-like of shape (n_samples, ...), default=None
             Ignored, unless ``target="y"``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Negative loss of reconstructing X, or of predicting y; the squared error is halved.
         """
         return float(super().score(with_lengths(X, lengths), y, sample_weight))

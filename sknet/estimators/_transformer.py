@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._late import available_if
-from sknet._params import arguments_of
+from sknet._params import arguments_of, described_by
 from sknet.callbacks import Callback
 from sknet.callbacks._checkpoint import SavedFit
 from sknet.device import active, device_of, to_device
@@ -134,6 +134,7 @@ class BaseTransformer(Coding, NamedOptions):
             )
         return y
 
+    @described_by(NamedOptions.fit)
     def fit(  # type: ignore[override]  # codes have no offset
         self,
         X: Any,
@@ -159,15 +160,6 @@ class BaseTransformer(Coding, NamedOptions):
             Sample weights, None for equal weights; and groups of rows, which are held out as a whole.
         X_val, y_val, sample_weight_val : array-like, default=None
             Rows to validate on, instead of rows held out of X; `y_val` is like y.
-        callbacks : list of Callback, default=None
-            Called during this fit, after those of the estimator.
-        resume_from : str, PathLike or SavedFit, default=None
-            Folder or file of a `sknet.callbacks.Checkpoint` to resume from.
-
-        Returns
-        -------
-        self
-            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
