@@ -19,6 +19,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
+from sknet._native import Core, needed
+
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -87,14 +89,6 @@ class Lock:
 _all: WeakSet[Lock] = WeakSet()
 
 
-def _renew_all() -> None:
-    for lock in _all:
-        lock._renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
-
 # -- caches ----------------------------------------------------------------------------------------------
 
 
@@ -159,6 +153,9 @@ class Pool:
 # machines, idle cores look taken. Both then take turns for milliseconds, as long as most shared work.
 
 
+CORES = os.cpu_count() or 1
+
+
 def jobs_of(n_jobs: int | None) -> int:
     """Return the number of parallel jobs that an `n_jobs` stands for in joblib's present configuration."""
     from joblib import effective_n_jobs  # predictors do without
@@ -185,6 +182,15 @@ def current_core() -> Callable[[], int] | None:
     return found
 
 
+def _cores_and_own() -> tuple[set[int], int]:
+    """Return the cores that this thread may use, and its own; no cores where threads cannot be placed."""
+    current = current_core()
+    try:
+        return (set(), -1) if current is None else (os.sched_getaffinity(0), current())
+    except OSError:  # the system does not tell
+        return set(), -1
+
+
 class Cores:
     """The cores that this thread may use, divided among it and others: each has some of its own."""
 
@@ -195,13 +201,9 @@ class Cores:
 
     def divide(self) -> None:
         """Give the other threads cores of their own, on which they wake then."""
-        current = current_core()
-        if current is None or not self._others:
+        if not self._others:
             return
-        try:
-            every, self._here = os.sched_getaffinity(0), current()
-        except OSError:  # the system does not tell
-            return
+        every, self._here = _cores_and_own()
         free = sorted(every - {self._here})
         if not free or self._here not in every:
             return
@@ -222,9 +224,13 @@ class Cores:
             self._all = set()
 
 
-def _place(thread: int, cores: set[int]) -> None:
-    with suppress(OSError):  # the thread has ended, or the cores have changed
+def _place(thread: int, cores: set[int]) -> bool:
+    """Let a thread run on some cores; tell whether the system allows it."""
+    try:
         os.sched_setaffinity(thread, cores)
+    except OSError:  # the thread has ended, or the cores have changed
+        return False
+    return True
 
 
 # -- threads of BLAS -------------------------------------------------------------------------------------
@@ -349,8 +355,6 @@ def _sets(library: Any) -> Callable[[int], object]:
 
 
 _limits = _Limits()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limits.begin_anew)
 
 
 class BlasThreads:
@@ -388,9 +392,21 @@ def blas_threads(limit: int | None) -> Iterator[None]:
         held.end()
 
 
-# -- shared work -----------------------------------------------------------------------------------------
+# -- threads ---------------------------------------------------------------------------------------------
 
 Workspace = TypeVar("Workspace")
+
+
+def new_thread(work: Callable[..., object], *args: Any, name: str, daemon: bool = False) -> threading.Thread:
+    """Return a thread for a call, which has not begun."""
+    return threading.Thread(target=work, args=args, name=name, daemon=daemon)
+
+
+def new_pool(most: int, name: str, begin: Callable[[], object] | None = None) -> "ThreadPoolExecutor":
+    """Return at most so many threads that wait for calls, each of which may `begin` with one."""
+    from concurrent.futures import ThreadPoolExecutor  # small fits do without
+
+    return ThreadPoolExecutor(most, name, begin)
 
 
 class _Pool:
@@ -408,9 +424,7 @@ class _Pool:
     def get(self) -> "ThreadPoolExecutor":
         with self._lock:
             if self._threads is None:
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._threads = ThreadPoolExecutor(os.cpu_count(), "sknet", self._note)
+                self._threads = new_pool(CORES, "sknet", self._note)
             return self._threads
 
     def _note(self) -> None:
@@ -418,16 +432,20 @@ class _Pool:
 
 
 _pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.begin_anew)
 
 
 def in_threads(work: Callable[[int, Workspace], None], count: int, workspaces: Sequence[Workspace]) -> None:
     """Call a function with each number below `count`, in as many threads as BLAS would use."""
-    n_threads = min(free_threads(), count, len(workspaces))
+    n_threads = free_threads()
+    with blas_threads(1 if are_shared() else None):
+        in_pool(work, count, workspaces[:n_threads])
+
+
+def in_pool(work: Callable[[int, Workspace], None], count: int, workspaces: Sequence[Workspace]) -> None:
+    """Call a function with each number below `count`, in a thread for each workspace."""
     todo = deque(range(count))
-    others = [_Helper(work, todo, workspace) for workspace in workspaces[1:n_threads]]
-    with blas_threads(1 if are_shared() else None), _cores_of(len(others)) as cores:
+    others = [_Helper(work, todo, workspace) for workspace in workspaces[1:count]]
+    with _cores_of(len(others)) as cores:
         try:
             cores.divide()
             for each in others:
@@ -504,3 +522,81 @@ def _wait_for(helpers: Sequence[_Helper[Any]]) -> None:
                 raised = error
     if raised is not None:
         raise raised
+
+
+# -- shares in native code -------------------------------------------------------------------------------
+# Threads that take shares of a work inside of native code look for more for a moment before they rest. They
+# go from one work to the next without Python if it begins soon, see `sknet/_native/jobs.inc.c`.
+
+MOST_HELPERS = 63  # threads besides the leader, see `crew` in sknet/_native/native.h
+
+
+class Crew:
+    """The threads that take shares for as long as their process lives; a forked one begins without any."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._core: Core | None = None
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._cores: dict[int, set[int]] = {}  # by the system's number of a thread that has been placed
+        if self._core is not None:
+            self._core.crew(0, 0)
+
+    def ready(self, core: Core, count: int) -> None:
+        """Let so many threads share work, with their leader, on cores other than its."""
+        with self._lock:
+            self._core = core
+            while len(self._threads) < min(count - 1, MOST_HELPERS):
+                # Its number is never another's, even if Ctrl-C comes while it starts.
+                number = len(self._threads) + 1
+                thread = new_thread(core.serve, number, name="sknet helper", daemon=True)
+                self._threads.append(thread)
+                try:
+                    thread.start()
+                except RuntimeError:  # Python ends, or the system allows no more threads
+                    self._threads.remove(thread)
+                    break
+            core.crew(count, len(self._threads))
+            if count > 1:
+                every, here = _cores_and_own()
+                self._place(self._threads[: count - 1], every - {here})
+
+    def _place(self, threads: Sequence[threading.Thread], cores: set[int]) -> None:
+        for number in [thread.native_id for thread in threads] if cores else ():
+            if number is not None and cores != self._cores.get(number) and _place(number, cores):
+                self._cores[number] = cores
+
+
+_crew = Crew()
+
+
+class Sharing:
+    """A context in which native code shares work among as many threads as BLAS would use, which has one."""
+
+    def __enter__(self) -> None:
+        count, self._held = free_threads(), BlasThreads()
+        try:
+            self._held.begin(1, leaves_cores=True)
+            _crew.ready(needed(), count)
+        except BaseException:  # Ctrl-C
+            self._held.end()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._held.end()
+
+
+def _begin_anew() -> None:
+    """Forget, in a forked process, what other threads have held and what they have been."""
+    for lock in _all:
+        lock._renew()
+    _limits.begin_anew()
+    _pool.begin_anew()
+    _crew.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -1,6 +1,5 @@
 """Versions of what sknet runs on, for reports of defects."""
 
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from collections.abc import Iterator
 from sknet._config import get_config
 from sknet._late import version_of
 from sknet._native import core, reason
-from sknet._parallel import libraries
+from sknet._parallel import CORES, libraries
 from sknet.device import available, backend
 from sknet.exceptions import DeviceError
 
@@ -38,7 +37,7 @@ def show_versions() -> None:
 
 def _facts() -> Iterator[tuple[str, object]]:
     yield "Python", sys.version.replace("\n", " ")
-    yield "platform", f"{platform.platform()}, {os.cpu_count()} processors"
+    yield "platform", f"{platform.platform()}, {CORES} processors"
     yield "sknet", sys.modules["sknet"].__version__
     for package in PACKAGES:
         if (version := version_of(package)) is not None:

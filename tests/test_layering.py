@@ -9,8 +9,8 @@ import pytest
 from tests.project import module_name, source_files
 
 LAYERS = [
-    {"exceptions"},
-    {"_constraints", "_hints", "_native", "_parallel", "_warnings"},
+    {"exceptions", "_native"},
+    {"_constraints", "_hints", "_parallel", "_warnings"},
     {"_fields"},
     {
         "_config",

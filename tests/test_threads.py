@@ -724,3 +724,15 @@ class TestLocks:
                     if any(f"threading.{kind}(" in text for kind in ("Lock", "RLock", "Condition")):
                         found.append(f"{module_name(path)}: {text}")
         assert not found, f"take sknet._parallel.Lock: {found}"
+
+    def test_threads_start_in_one_module_which_alone_counts_cores_and_limits_blas(self):
+        """So that all of them have one way to begin, end and fork."""
+        calls = "threading.Thread(", "Thread(", "ThreadPoolExecutor(", "os.cpu_count(", "os.sched_"
+        found = []
+        for path in source_files("sknet"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                text = f"{ast.unparse(node.func)}(" if isinstance(node, ast.Call) else ""
+                is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+                if text.startswith(calls) or (is_import and "threadpoolctl" in ast.unparse(node)):
+                    found.append(module_name(path))
+        assert set(found) == {"sknet._parallel"}

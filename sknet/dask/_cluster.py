@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 import distributed
 import numpy as np
 
-from sknet._parallel import Lock
+from sknet._parallel import Lock, new_pool, new_thread
 from sknet.dask._collections import Partition, held_out_rows, naming_partition
 from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
 from sknet.dask._rank import FitPlan, Rank, RankRows
@@ -188,7 +187,7 @@ class Cluster:
         """Call a function on workers and return what each returns; raise _LostError if one dies."""
         told, answers = sorted(workers), Future[Mapping[str, Any]]()
         call = partial(self.client.run, function, *args, workers=told, **options)
-        Thread(target=_answer_with, args=(answers, call), daemon=True).start()
+        new_thread(_answer_with, answers, call, name="sknet-asks", daemon=True).start()
         while not wait([answers], WATCH).done:
             if not self._known() >= set(told):
                 raise _LostError
@@ -303,7 +302,7 @@ def _join(
     with _registering:
         if key not in _left:
             # Steps wait for other workers: a thread of their own, or two fits could wait for each other.
-            _ranks[key] = found, ThreadPoolExecutor(1, thread_name_prefix="sknet-fit")
+            _ranks[key] = found, new_pool(1, "sknet-fit")
             return
     exchange.close()  # the fit ended while this worker was reading its rows
 

@@ -26,7 +26,7 @@ from sknet._frames import are_indices
 from sknet._hints import suggestion
 from sknet._late import SPECIAL_FUNCTIONS, above, cached_property, issparse, sparsetools, special
 from sknet._native import core
-from sknet._parallel import Lock
+from sknet._parallel import Lock, in_threads, small_limit
 from sknet._random import RandomSnapshot, is_plain
 from sknet._warnings import warn_caller
 from sknet.device._products import Form
@@ -760,20 +760,6 @@ def _may_be_native() -> bool:
     return core() is not None
 
 
-def _in_threads(work: Callable[[int, Any], None], count: int, rooms: Any) -> None:
-    """Call a function with each number below `count`, in threads, which few processes need."""
-    from sknet._parallel import in_threads
-
-    in_threads(work, count, rooms)
-
-
-def _small_products() -> int:
-    """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
-    from sknet._parallel import small_limit
-
-    return small_limit()
-
-
 def check_indices(indices: Any, length: int) -> None:
     """Raise an IndexError for an integer that is negative, or not below `length`."""
     if not are_indices(indices, length):
@@ -834,9 +820,9 @@ class NumpyBackend(Backend):
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         own: dict[str, Any] = {"where": where, "expit": expit, "add_rows_at": _add_rows_at}
-        own |= {"check_indices": check_indices, "in_threads": _in_threads}
+        own |= {"check_indices": check_indices, "in_threads": in_threads}
         own |= {"native_passes": _native_passes, "may_be_native": _may_be_native}
-        own |= {"small_products": _small_products}
+        own |= {"small_products": small_limit}
         self.xp = cast(Namespace, _Functions(**functions | reductions | own))
 
     def device_of(self, array: Any) -> Device:

@@ -1,16 +1,14 @@
 """A network's inputs: one array or several by name, and rows sent to a device chunk by chunk."""
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sknet import ops
 from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
+from sknet._parallel import CORES, in_pool
 from sknet.device import Device, Feed, active, backend, device_of, is_array, to_device
 from sknet.exceptions import ShapeError
 
@@ -141,18 +139,16 @@ def gather(array: Any, chosen: Any, out: Any) -> None:
 
 def gather_by_threads(array: Any, chosen: Any, out: np.ndarray) -> None:
     """Write the `chosen` rows of an array into a host array, by several threads if they are many."""
-    threads = min(MOST_THREADS, os.cpu_count() or 1, out.nbytes // BYTES_OF_A_THREAD, len(out))
+    threads = min(MOST_THREADS, CORES, out.nbytes // BYTES_OF_A_THREAD, len(out))
     if threads < 2 or not isinstance(array, np.ndarray):
         gather(array, chosen, out)
         return
-    ends = [len(out) * (i + 1) // threads for i in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
-        running = [
-            pool.submit(copy_context().run, gather, array, _part(chosen, start, end), out[start:end])
-            for start, end in zip([0, *ends], ends, strict=False)
-        ]
-    for each in running:
-        each.result()
+
+    def take(i: int, _: int) -> None:
+        start, end = (len(out) * each // threads for each in (i, i + 1))
+        gather(array, _part(chosen, start, end), out[start:end])
+
+    in_pool(take, threads, range(threads))
 
 
 def _part(chosen: Any, start: int, end: int) -> Any:

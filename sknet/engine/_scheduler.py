@@ -9,7 +9,7 @@ from contextvars import ContextVar, copy_context
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from sknet._parallel import Pool, blas_threads, jobs_of
+from sknet._parallel import Pool, blas_threads, jobs_of, new_thread
 
 Result = TypeVar("Result")
 MOST_IDLE = 32  # steps, each with memory of its own
@@ -176,10 +176,7 @@ class _Threads(_Fits[Result]):
 
     def run(self, count: int) -> None:
         """Run all fits in `count` threads, none of which is left when this returns or raises."""
-        threads = [
-            threading.Thread(target=copy_context().run, args=(self._work,), name=f"sknet-fit-{i}")
-            for i in range(count)
-        ]
+        threads = [new_thread(copy_context().run, self._work, name=f"sknet-fit-{i}") for i in range(count)]
         try:
             # None begins before all have been started, which Ctrl-C may prevent.
             for thread in threads:
@@ -423,8 +420,7 @@ class _Fibers(_Fits[Result]):
         started = len(self._threads)
         running = sum(not fiber.has_ended for fiber in self._fibers[:started])
         for fiber in self._fibers[started : started + self._most - running]:
-            work = copy_context().run
-            thread = threading.Thread(target=work, args=(self._work, fiber), name=f"sknet-fit-{fiber.number}")
+            thread = new_thread(copy_context().run, self._work, fiber, name=f"sknet-fit-{fiber.number}")
             try:
                 thread.start()
             except RuntimeError:  # the system has no more threads: those that are there go on without it

@@ -1,14 +1,14 @@
 """Samples in shares, which threads take one after the other, and in parts, which are computed at a time."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+from sknet._parallel import CORES
 
 MOST = 8  # shares
 SUMS = 1 << 24  # bytes of the sums of all shares, if there are more than two
 MEMORY = 1 << 28  # bytes of what threads compute at a time, if there are more than two threads
-CORES = os.cpu_count() or 1
 
 
 class Shares(NamedTuple):

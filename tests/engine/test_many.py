@@ -251,6 +251,20 @@ def test_a_checkpoint_of_one_of_many_is_resumed_alone_and_the_other_way_round(tm
     assert run_together([lambda i=i: resumed(i) for i in range(3)], 2) == wanted
 
 
+class CountsThreads(Callback):
+    most = 0
+
+    def on_epoch_end(self, fit):
+        CountsThreads.most = max(CountsThreads.most, threading.active_count())
+
+
+def test_many_fits_have_no_thread_for_each(monkeypatch):
+    monkeypatch.setattr(CountsThreads, "most", 0)
+    make, before = FAMILIES["rates"][0], threading.active_count()
+    fit_many([make(i) for i in range(50)], X, LABELS, epochs=2, n_jobs=2, callbacks=[CountsThreads()])
+    assert before < CountsThreads.most <= before + 2
+
+
 # -- what goes wrong ---------------------------------------------------------------------------------
 
 

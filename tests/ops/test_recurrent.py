@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-import sknet._parallel
 from sknet import Tensor, config_context, ops
 from sknet.autograd import grad
 from sknet.compile import compile
@@ -303,13 +302,14 @@ def test_the_input_needs_no_gradient():
 
 
 def test_several_threads_take_shares_where_there_is_enough_to_do(monkeypatch):
-    callers, threads = [], sknet._parallel.in_threads
+    callers, host = [], backend("cpu").xp
+    threads = host.in_threads
 
     def noted(work, count, rooms):
         callers.append(count)
         threads(work, count, rooms)
 
-    monkeypatch.setattr("sknet._parallel.in_threads", noted)
+    monkeypatch.setattr(host, "in_threads", noted)
     for sizes in SHARED:
         run_alone(shared(sizes, "float32"))
     assert len(callers) == len(SHARED) * has_native()

@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet._config import native_core
 from sknet._native import Core, needed
+from sknet._parallel import Sharing
 from sknet.compile.native._instructions import (
     Loop,
     Product,
@@ -17,7 +18,6 @@ from sknet.compile.native._instructions import (
     loop_of,
     loop_of_products,
 )
-from sknet.compile.native._threads import share_out
 
 FIELDS = 50  # of what describes a step
 
@@ -33,6 +33,14 @@ def _differs(array: Any, dtype: Any) -> bool:
 OF_CHANNELS = (Work.SUMS_OF_ROWS, Work.SCALED_ROWS)
 N_ROWS, OF_ELEMENTS, OF_ROWS = 5, (0, 3, 4), (1, 2, 11, 12, 14, 15)
 LEAST, MOST = 1 << 17, 8  # elements of a share, and shares
+
+
+def _share_out(fields: Any, size: int, work: int) -> None:
+    """Do shares of a pass, with one thread of BLAS each; `fields` describe it for each share and thread."""
+    n_shares, n_rooms, _ = fields.shape
+    step, of_thread, _ = fields.strides
+    with Sharing():
+        needed().share(address_of(fields), n_shares, step, of_thread, size, n_rooms, work)
 
 
 def _do_in_shares(
@@ -59,7 +67,7 @@ def _do_in_shares(
             shares[:, place] += starts[:-1] * step
     shares[:, field] = np.diff(starts)
     each = np.broadcast_to(shares[:, np.newaxis], (n_shares, n_shares, len(fields)))
-    share_out(each, size, work)
+    _share_out(each, size, work)
 
 
 # The description of images, that of the result behind it, and that of products behind both.
@@ -197,7 +205,7 @@ class NativePasses:
         apart = tuple([(field, room.strides[0]) for field, room in (*own, *rooms)])
         steps_of = x.strides[0], result.strides[0], 0 if sums is None else sums.strides[0]
         fields = _differences(task.shares, steps_of, apart) + np.array([*tiles, *product], np.int64)
-        share_out(fields, x.itemsize, Work.BY_TILES)
+        _share_out(fields, x.itemsize, Work.BY_TILES)
         return True
 
     # -- largest elements of windows that do not overlap -------------------------------------------

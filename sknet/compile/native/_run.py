@@ -10,6 +10,7 @@ import numpy as np
 
 from sknet._late import cached_property
 from sknet._native import needed
+from sknet._parallel import Sharing
 from sknet.compile._calls import Call
 from sknet.compile.native._instructions import (
     GIVEN,
@@ -83,7 +84,6 @@ def in_threads(function: Callable[..., int], is_shared: bool) -> Callable[..., i
     """Return a function of the extension, whose work threads share if that is asked for."""
     if not is_shared:
         return function
-    from sknet.compile.native._threads import Sharing  # small networks do without
 
     def shared(*args: Any) -> int:
         with Sharing():

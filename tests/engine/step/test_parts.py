@@ -486,7 +486,7 @@ CHOSEN = {"a slice": slice(20, 257), "in any order": np.random.default_rng(1).pe
 def test_rows(threads, chosen, dtype, monkeypatch):
     monkeypatch.setattr(_inputs, "MOST_THREADS", threads)
     monkeypatch.setattr(_inputs, "BYTES_OF_A_THREAD", 100)
-    monkeypatch.setattr(_inputs.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(_inputs, "CORES", 8)
     out = np.full((237, 7), np.nan, dtype)
     gather_by_threads(X_INPUTS, CHOSEN[chosen], out)
     np.testing.assert_array_equal(out, X_INPUTS[CHOSEN[chosen]].astype(dtype))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from sknet._native import needed
+from sknet._parallel import Sharing
 from sknet.compile._calls import Call
 from sknet.compile.native import _instructions
 from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape, joined
 from sknet.compile.native._rules import translated
-from sknet.compile.native._threads import Sharing
 
 KINDS = list(vars(Kind))
 FLUSHES = platform.machine() in (

@@ -20,8 +20,9 @@ import scipy.special
 import sknet
 from sknet import config_context, no_grad, ops
 from sknet._native import LAYOUT, OLD, needed
+from sknet._parallel import Crew
 from sknet.compile import compile
-from sknet.compile.native import Codes, Field, _threads
+from sknet.compile.native import Codes, Field
 from sknet.compile.native._instructions import (
     CONVERTED,
     TURN,
@@ -544,7 +545,7 @@ def test_a_thread_that_cannot_begin_is_none(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    crew, before = _threads._Crew(), len(helpers())
+    crew, before = Crew(), len(helpers())
     for _ in range(2):
         crew.ready(needed(), 3)
     assert len(helpers()) == before
@@ -559,7 +560,7 @@ def test_ctrl_c_while_a_thread_begins_gives_no_number_twice(monkeypatch):
 
     fake = SimpleNamespace(serve=numbers.append, crew=lambda threads, started: None)
     monkeypatch.setattr(threading.Thread, "start", interrupted)
-    crew = _threads._Crew()
+    crew = Crew()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             crew.ready(fake, 3)
