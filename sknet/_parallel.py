@@ -19,10 +19,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from sknet._native import Core, needed
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what is imported before a fork waits for imports, a child may find half imported
     from concurrent.futures import ThreadPoolExecutor
+
+    from sknet._native import Core
 
 # -- forks -----------------------------------------------------------------------------------------------
 # A child has no other threads, but the locks that they held. Those of sknet are renewed; a module that was
@@ -545,7 +545,7 @@ class Crew:
         if self._core is not None:
             self._core.crew(0, 0)
 
-    def ready(self, core: Core, count: int) -> None:
+    def ready(self, core: "Core", count: int) -> None:
         """Let so many threads share work, with their leader, on cores other than its."""
         with self._lock:
             self._core = core
@@ -576,11 +576,14 @@ _crew = Crew()
 class Sharing:
     """A context in which native code shares work among as many threads as BLAS would use, which has one."""
 
+    def __init__(self, core: "Core") -> None:
+        self._core, self._held = core, BlasThreads()
+
     def __enter__(self) -> None:
-        count, self._held = free_threads(), BlasThreads()
+        count = free_threads()
         try:
             self._held.begin(1, leaves_cores=True)
-            _crew.ready(needed(), count)
+            _crew.ready(self._core, count)
         except BaseException:  # Ctrl-C
             self._held.end()
             raise

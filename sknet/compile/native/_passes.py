@@ -39,8 +39,8 @@ def _share_out(fields: Any, size: int, work: int) -> None:
     """Do shares of a pass, with one thread of BLAS each; `fields` describe it for each share and thread."""
     n_shares, n_rooms, _ = fields.shape
     step, of_thread, _ = fields.strides
-    with Sharing():
-        needed().share(address_of(fields), n_shares, step, of_thread, size, n_rooms, work)
+    with Sharing(core := needed()):
+        core.share(address_of(fields), n_shares, step, of_thread, size, n_rooms, work)
 
 
 def _do_in_shares(

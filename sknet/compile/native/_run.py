@@ -86,7 +86,7 @@ def in_threads(function: Callable[..., int], is_shared: bool) -> Callable[..., i
         return function
 
     def shared(*args: Any) -> int:
-        with Sharing():
+        with Sharing(needed()):
             return function(*args)
 
     return shared

@@ -88,5 +88,5 @@ class Instructions:
         numbers below the least normal one may be flushed.
         """
         program = np.repeat(self._program, times, axis=0) if times > 1 else self._program
-        with Sharing() if has_threads else nullcontext():
+        with Sharing(needed()) if has_threads else nullcontext():
             return carry_out(program, is_awake=is_awake, flushes=flushes)
