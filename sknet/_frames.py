@@ -367,7 +367,7 @@ class RowReader:
         return [values[i] for i in order]
 
     def _order_of(self, columns: Any) -> "list[int] | None":
-        """Return where each column of the fit is; None if there are others, too, or one is missing."""
+        """Return the index of each column of the fit; None if the columns are not the same."""
         found, order = columns.tolist(), None
         if found == self._names:
             order = self._in_order

@@ -139,7 +139,7 @@ class Transposed:
         self._gradients = pulled_back(outputs, self._cotangents, points, create_graph=True)
 
     def pushed_forward(self, tangents: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
-        """Return the outputs' derivatives in a direction: the transpose of the transpose."""
+        """Return directional derivatives of the outputs, as the transpose of the vector-Jacobian product."""
         used = [x for x in self._cotangents if x.node is not None]
         found = iter(pulled_back(self._gradients, tangents, used, create_graph))
         return [zeros_like(x) if x.node is None else next(found) for x in self._cotangents]
@@ -517,7 +517,7 @@ def _by_rows(at: Evaluation) -> Blocks:
 
 
 def _by_columns(at: Evaluation) -> Blocks:
-    """Return the same, from one pass through the transposed computation per element of the points."""
+    """Return one block per output and point, from one forward-mode pass per element of the points."""
     transposed = Transposed(at.outputs, at.points)
     zeros = [zeros_like(x) for x in at.points]
 

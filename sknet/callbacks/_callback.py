@@ -183,7 +183,7 @@ class FitView:
         return self._fit.stopped_by
 
     def state(self) -> dict[str, Any]:
-        """Return all that the rest of the fit depends on: model, random state, history, callbacks, position.
+        """Return the state that the rest of the fit depends on: model, random state, history, callbacks.
 
         These are nested dicts of numbers, texts and immutable arrays, which `Checkpoint` writes.
 

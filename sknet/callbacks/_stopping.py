@@ -233,7 +233,7 @@ class EarlyStopping(Callback):
         return math.nan if self._plateau is None else self._plateau.best
 
     def epochs_ahead(self) -> int:
-        """Return the number of epochs before it can end the fit or change it."""
+        """Return the number of epochs before this callback can end or change the fit."""
         if self._plateau is None:
             return 1
         optimizer, plateau = self._model.optimizer, self._plateau

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 from sknet._parallel import Lock
+from sknet._params import described_by
 from sknet.core import _primitive as p
 from sknet.core import _tape
 from sknet.core._primitive import Primitive
@@ -166,7 +167,7 @@ def keeper_of(node: Node) -> Any:
 
 
 def move_keeping(before: Node, x: Any) -> None:
-    """Let a tensor that was changed in place keep the gradient of what it is now."""
+    """Retain the gradient of the new value of a tensor that was changed in place."""
     if keeper_of(before) is x:
         before.notes.keeper = None
         x.retain_grad()
@@ -567,18 +568,9 @@ def attached_to(x: Taped) -> dict[str, Any]:
     return x.node.params["aux"] if is_attached else {}  # type: ignore[union-attr, index]
 
 
+@described_by(attached_to)
 def aux_of(x: Taped) -> dict[str, Any]:
     """Return the entries attached to all tensors that `x` depends on; later entries replace earlier ones.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any tensor.
-
-    Returns
-    -------
-    dict
-        The entries; empty if there are none.
 
     Examples
     --------

@@ -607,7 +607,7 @@ Line = tuple[str, int]
 
 
 class _Files(dict[str, bool]):
-    """Files by path: whether they are the user's. Dozens of frames are looked up, each without a call."""
+    """Cache that tells by path whether files are the user's, without a call for each of many frames."""
 
     def __missing__(self, path: str) -> bool:
         found = self[path] = not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path

@@ -306,7 +306,7 @@ def _is_recorded(x: Any, other: Any) -> bool:
 
 
 def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
-    """Let a tensor become the result of an operation on what it was."""
+    """Replace the value of a tensor by the result of an operation on it."""
     node = x.node
     if node is not None and node.primitive is None:
         raise GradientError(

@@ -273,7 +273,7 @@ class WorkersTrainer(Trainer):
         return loss, training, held_out, training.batches(model, len(rows.y)), validation
 
     def _moments(self, estimator: Any, seed: int, fraction: float) -> list[Moments | None]:
-        """Return the moments of the targets of a regression: of rows that are trained on, and held out."""
+        """Return the moments of the targets of a regression, for training rows and for held-out rows."""
         if not estimator._numeric_targets:
             return [None, None]
         client = self.cluster.client
@@ -382,7 +382,7 @@ class WorkersTrainer(Trainer):
 
 
 def _bare(estimator: Any) -> Any:
-    """Return a copy of an estimator that reads rows, without what it has learned."""
+    """Return a copy of an estimator that reads rows, without its fitted network."""
     bare = copy.copy(estimator)
     for name in ("model_", "callbacks_", "history_"):
         bare.__dict__.pop(name, None)
@@ -435,7 +435,7 @@ def _standing(estimator: Any, moments: "Moments | None") -> Batches:
 
 
 class _RemoteData(DataSet):
-    """Stands for rows that workers hold out."""
+    """Placeholder for rows that workers hold out."""
 
     def digests(self) -> list[Any]:
         return [object()]  # like no others: each fit draws its own

@@ -75,7 +75,7 @@ def new_score(estimator: Any, standing: Batches | None, model: Model) -> Score |
 
 
 def merged(states: Sequence["dict[str, Any]"]) -> dict[str, Any]:
-    """Return the state of a score of the rows of several."""
+    """Return the state of a score over the rows of several workers."""
     return {
         name: all(state[name] for state in states)
         if isinstance(value, bool)
@@ -210,7 +210,7 @@ class Rank:
         return self._orders[1]
 
     def _padded(self, count: int) -> int:
-        """Return of how many rows a program is for so many: with some of no weight, a few programs do."""
+        """Return the number of rows, padded by rows of no weight, of the program for `count` rows."""
         if not self._is_row_wise:
             return count
         apart = max(1, round(self._share * self.plan.batch_size) // PADDING)

@@ -282,7 +282,7 @@ class Transfers:
             target[...] = self._from_host(source)
 
     def follow(self, mark: Any) -> None:
-        """Let what the current stream is given from now on wait for a mark."""
+        """Make later work of the current stream wait for a mark."""
 
     def wait(self, mark: Any) -> None:
         """Let the host wait for a mark."""
@@ -751,7 +751,7 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
 
 
 def _native_passes() -> Any:
-    """Return native code for what NumPy makes in many passes; None if there is none."""
+    """Return native code that replaces many passes of NumPy; None if there is none."""
     return above("native_passes")()
 
 

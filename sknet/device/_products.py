@@ -271,7 +271,7 @@ def algorithms_of(device: str) -> Mapping[str, int]:
 
 
 def said(form: Form, parts: Sequence[str], aligned: Sequence[int]) -> str:
-    """Return the name of products in the table of algorithms."""
+    """Return the key of products in the table of algorithms."""
     matrices = [
         f"{each.rows}x{each.columns}{'' if each.in_rows else 't'}/{each.stride}/{each.batch_stride}"
         for each in (form.x, form.y, form.out)
@@ -308,7 +308,7 @@ class Library:
         self.call(f"{kind}SetAttribute", said, made, attribute, ctypes.byref(value), size)
 
     def chosen(self, form: Form, parts: Sequence[str], at: Places) -> Chosen | None:
-        """Return how to multiply, which is decided once for each form; None if there is no algorithm."""
+        """Return the algorithm, chosen once for each form; None if there is none."""
         kind = _kind(form.dtype)
         if kind is None:
             return None

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Self
 
-from sknet._params import named_errors
+from sknet._params import described_by, named_errors
 from sknet._tree import leaves
 from sknet.compile import Graph, Variable
 from sknet.core import Primitive, Tensor
 from sknet.display._base import Display, as_label, described, network_of
-from sknet.nn import Module
+from sknet.nn import Module, summary
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
 BEND = "bend"
@@ -78,7 +78,7 @@ class _Recorder:
 def flow_of_module(
     module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
 ) -> list[Node]:
-    """Return how data flow through the layers of a module; nothing is computed, and it is not changed."""
+    """Return the flow of data through the layers of a module, without computing or changing it."""
     twin, recorder = copy_for_shapes(module), _Recorder()
     for _, each in twin.named_modules():
         if not any(True for _ in each.named_children()):
@@ -256,21 +256,11 @@ class GraphDisplay(Display):
 
     @classmethod
     @named_errors
+    @described_by(summary)
     def from_module(
         cls, module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
     ) -> Self:
         """Create a display of the data flow through a module, without computing values.
-
-        Parameters
-        ----------
-        module : Module
-            The module, which is not changed, even if it is lazy.
-        *inputs : tuple of int, array, or tree of those
-            Arguments of the forward pass: shapes, including the batch axis, or examples.
-        dtype : dtype, default="float32"
-            Dtype of the inputs that are shapes.
-        training : bool, default=False
-            Whether the pass is in training mode.
 
         Returns
         -------
@@ -388,7 +378,7 @@ class GraphDisplay(Display):
         )
 
     def _stations(self, edge: tuple[int, int], at: Callable[[float, int, int], Point]) -> list[Point]:
-        """Return where an edge begins and ends, and where it enters and leaves each row in between."""
+        """Return the points where an edge begins and ends, and enters and leaves each row in between."""
         source, taker = (self.nodes[number] for number in edge)
         found = [at(source.place, source.rank, 1)]
         for place, rank in self._routes[edge]:

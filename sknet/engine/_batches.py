@@ -492,7 +492,7 @@ class Orders:
         self._ahead: _Ahead | None = None
 
     def begin_again(self) -> None:
-        """Begin another fit, whose orders are drawn from that of the data."""
+        """Begin another fit, whose orders are drawn from the original order of the rows."""
         self.now = None if self.now is None else np.arange(len(self.now))
 
     def begin(self) -> None:

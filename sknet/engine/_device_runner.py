@@ -247,7 +247,7 @@ class Ring:
         kernel: Kernel | None = None,
         given: Sequence[Any] = (),
     ) -> Callable[[], None]:
-        """Return what launches a kernel for `n` elements, each with a thread, up to so many; with another."""
+        """Return a function that launches a kernel for `n` elements, a thread each up to a maximum."""
         index, functions = index_type(n), ""
         units = {f"from{i}": self._unit(each) for i, each in enumerate(taken)}
         units |= {f"to{i}": units[f"from{i}"] // each.ratio for i, each in enumerate(taken)}

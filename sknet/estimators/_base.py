@@ -21,6 +21,7 @@ from sknet._late import above
 from sknet._params import (
     ParameterObject,
     PlainNumbers,
+    described_by,
     explained,
     explained_call,
     names_of,
@@ -231,6 +232,7 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         if "fit" in vars(cls):
             cls.fit = explained_call(cls.fit)  # type: ignore[method-assign]
 
+    @described_by(HoldsLists.set_params)
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``optimizer__lr``.
 
@@ -238,16 +240,6 @@ class BaseNet(ForeignAttributes, SupportsCallbacks, HiddenLayers, Attributions, 
         ----------
         **params : dict
             New values.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of this name; the message suggests the right one.
         """
         names = self._get_param_names()
         for name in params:

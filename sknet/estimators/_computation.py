@@ -62,7 +62,7 @@ def computation_of(
     takes_offset: bool = True,
     coverage: Any = None,
 ) -> Computation:
-    """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes."""
+    """Return the computation of an estimator, a frozen predictor, one of its layers, or a table encoder."""
     layer: Any = None
     if isinstance(estimator, LayerOutput):
         estimator, layer = estimator.estimator, estimator.layer

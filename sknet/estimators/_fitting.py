@@ -459,7 +459,7 @@ PART = "part"  # key of the last part among what a model keeps for the next one
 
 
 class NextPart:
-    """The shortcut by which a stream's next part is trained, if it has the form of the one before."""
+    """Shortcut that trains the next part of a stream, if the part has the form of the one before."""
 
     def __init__(self, fitted: Fitted, course: Course) -> None:
         training = fitted.training

@@ -664,7 +664,7 @@ def _output_shape(network: nn.Module, example: Any, dtype: Any) -> tuple[int, ..
 
 
 def check_table(X: Any) -> Any:
-    """Return what a user gave as a table, on the host."""
+    """Return a given table on the host, after checking its kind."""
     if isinstance(X, Sequences):
         raise TypeError("lengths= are for sequences, and an encoder reads a table: set encoder=None")
     if isinstance(X, dict) and not hasattr(X, "tocsr"):

@@ -432,7 +432,7 @@ STEPS = 8  # points on the lines of importances
 
 
 def _every_output(estimator: Any, X: np.ndarray) -> Iterator[Chosen]:
-    """Yield the outputs of rows that importances are those of: the predicted class, or else one by one."""
+    """Yield the outputs that importances explain: the predicted class of each row, or all one by one."""
     targets, rows = estimator._targets, np.zeros(len(X), np.int64)
     kind = "means" if estimator._numeric_targets else "decisions"
     # Raw outputs of several heads have no units.
@@ -459,7 +459,7 @@ def _of_columns(inputs: Any, found: Any) -> Any:
 
 
 def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
-    """Return attributions of what the user gave as X: lengths that were given beside it have none."""
+    """Return attributions of X alone, without those of the lengths beside it."""
     if found is None or (isinstance(found, dict) and not found):
         raise ValueError(
             f"X holds integers, and outputs of {type(estimator).__name__} have no gradient with respect to "
@@ -509,7 +509,7 @@ def _baseline_like(baseline: Any, X: Any, dtype: Any = None) -> Any:
 
 
 def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
-    """Return the decisions of a classifier that a target means."""
+    """Return the outputs of a classifier that a target selects."""
     targets, head = estimator._targets, prediction_of(estimator, "decisions")[1]
     if targets.task == "multilabel" or isinstance(targets.classes, list):
         return numbered(estimator, X, target, targets.n_outputs, head)

@@ -358,15 +358,9 @@ class MultiHeadNet(NetOptions, SequenceFit):
 
     @available_if(has_classes)
     @follows_namespace
+    @described_by(predict)
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Predict the probabilities of heads with classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
-            Inputs, as for `fit`.
-        lengths : array-like of shape (n_samples,), dtype=int, default=None
-            Number of steps of each sequence in X that are not padding.
 
         Returns
         -------
@@ -405,29 +399,14 @@ class MultiHeadNet(NetOptions, SequenceFit):
         """
         return float(np.mean(list(self.scores(X, y, sample_weight, lengths=lengths).values())))
 
+    @described_by(score)
     def scores(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> dict[str, float]:
         """Return the score of each head: its accuracy, or R2 of a regression.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...), sparse matrix, data frame, or dict of arrays
-            Inputs, as for `fit`.
-        y : dict of array-like, or data frame
-            Targets of all heads; missing ones are not scored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        lengths : array-like of shape (n_samples,), dtype=int, default=None
-            Number of steps of each sequence in X that are not padding.
 
         Returns
         -------
         dict of float
             Scores by the names of the heads.
-
-        Raises
-        ------
-        ValueError
-            If y does not have the heads, or none of them can be scored.
         """
         check_is_fitted(self)
         caller, targets = type(self).__name__, self._targets

@@ -83,7 +83,7 @@ def split_outputs(loss: Any, output: Any, target: Any) -> tuple[Any, Any]:
 
 
 def take_offset(request: Request, rows: DataSet, loss: Loss) -> tuple[DataSet, Loss]:
-    """Return the rows of a fit with their offset, and the loss that reads it; both as they are without."""
+    """Return the rows of a fit with their offset, and the loss that reads it; unchanged without an offset."""
     estimator, offset = request.estimator, request.given.offset
     before = estimator.model_.loss_function if request.continuing else None
     if request.continuing and has_offset(before) != (offset is not None):

@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._late import available_if
+from sknet._params import described_by
 from sknet.device import active, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine._layer_outputs import Chosen
@@ -196,26 +197,14 @@ class UncertainRegressor(BaseRegressor):
         check_deviations(self._loss)
         return prediction, self._answered(X, "deviations")
 
+    @described_by(BaseRegressor.score)
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the coefficient of determination of the predictions, R2.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Weights of samples, or of targets. Missing targets (NaN) have the weight 0.
         offset : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             As for `predict`.
-
-        Returns
-        -------
-        float
-            At most 1; predicting the mean of y scores 0. Several outputs are averaged. For targets that only
-            the loss can read: the concordance index for times and events, see `Cox.score`, otherwise minus
-            the mean loss.
         """
         return super().score(with_offset(X, offset), y, sample_weight)
 

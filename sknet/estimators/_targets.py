@@ -185,7 +185,7 @@ class ClassEncoder(ABC):
 
     @abstractmethod
     def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
-        """Return where in `labels` the labels are that decisions mean."""
+        """Return the indices in `labels` of the labels that decisions stand for."""
 
     @property
     def labels(self) -> Any:
@@ -201,7 +201,7 @@ class ClassEncoder(ABC):
         return loss.for_task(self.task)
 
     def deciding(self, loss: Loss, temperature: Any = None) -> Head | None:
-        """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
+        """Return the function from outputs to decisions for a `loss`; None where outputs are decisions."""
         return tempered(loss.deciding(self.task), loss, temperature) if isinstance(loss, Averaged) else None
 
     def probable(self, link: Head, loss: Loss) -> Head:
@@ -212,7 +212,7 @@ class ClassEncoder(ABC):
         return self.per_column(decision)
 
     def per_column(self, result: Any) -> Any:
-        """Return a `result`, decisions or probabilities, as users get it: a list for several columns."""
+        """Return decisions or probabilities in the form that users get: a list for several columns."""
         return result
 
     @abstractmethod
@@ -675,7 +675,7 @@ class RealTargets(Reconstructed):
             self.dtype = str(y.dtype)
 
     def read_by_loss(self, n_outputs: int) -> None:
-        """Let the loss compare all columns with another number of outputs, of which it makes predictions."""
+        """Let the loss compare all columns with a number of outputs that differs from that of the columns."""
         self.n_outputs, self.n_columns = n_outputs, self.n_outputs
 
     @property

@@ -46,13 +46,12 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         return self._layer_of_code() if layer is None else layer
 
     @follows_namespace
+    @described_by(HiddenLayers.transform)
     def transform(self, X: Any, layer: int | str | None = None) -> Any:
         """Return the code of X, or the output of another layer.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
         layer : int, str or None, default=None
             The number or the path of a layer, as for `MLPClassifier.transform`; None is the code.
 
@@ -60,28 +59,17 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
         -------
         ndarray of shape (n_samples, ...)
             Output of the layer, in the container chosen by `set_output`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such layer; the message lists the layers.
         """
         return super().transform(X, self._meant(layer))
 
+    @described_by(HiddenLayers.get_feature_names_out)
     def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
         """Return names for the columns that `transform` returns.
 
         Parameters
         ----------
-        input_features : array-like of str, default=None
-            Checked against the names and the number of features in the fit.
         layer : int, str or None, default=None
             As for `transform`.
-
-        Returns
-        -------
-        ndarray of str of shape (n_features_out,)
-            The name of the class in lower case, followed by numbers.
         """
         return super().get_feature_names_out(input_features, self._meant(layer))
 

@@ -39,7 +39,7 @@ FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 
 class _InvalidError(Exception):
-    """An object is not as its description must be."""
+    """An object does not match its declaration."""
 
 
 class Decoder:

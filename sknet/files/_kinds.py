@@ -130,7 +130,7 @@ def _of_parameter(x: Parameter) -> dict[str, Any]:
 
 
 def _is_first(x: Parameter) -> bool:
-    """Tell whether values are still to be initialized from data, when training begins."""
+    """Tell whether values still await data, by which they are initialized when training begins."""
     trained = x.copy()
     trained.requires_grad = True
     return trained.awaits_data

@@ -100,7 +100,7 @@ def _too_large(name: str) -> LoadError:
 
 
 def _uses(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], most: float) -> "Counter[str]":
-    """Return how many nodes name each member, which skops reads for each of them."""
+    """Return the number of nodes that name each member: skops reads it anew for each."""
     names = [member.filename for member in members]
     if len(set(names)) != len(names):
         raise LoadError("two members of its archive have one name")

@@ -342,7 +342,7 @@ def with_any_lengths(
     *,
     warns: bool = True,
 ) -> Written:
-    """Write a function for any lengths of inputs that it takes, but of axes that are `fixed`."""
+    """Write a function for all lengths of inputs, except for axes that are `fixed`."""
     # Warn, if `warns`, of sequences that have the length of the fit, though the function takes others.
     rows, free, reasons = of_any_lengths(captured, list(shapes.values()), fixed)
     found = None
@@ -415,7 +415,7 @@ class _Network:
 def _for_sizes(
     captured: Callable[[Shapes, Sequence[Any]], Graph], inputs: list[Any]
 ) -> tuple[SymbolicGraph, dict[Axis, str]]:
-    """Return the graph for any lengths that it may have, and why it may not have some."""
+    """Return the graph for all lengths that may vary, and the reasons why others may not."""
     dtypes = [x.dtype for x in inputs]
     rows, free, fixed = of_any_lengths(lambda shapes: captured(shapes, dtypes), [x.shape for x in inputs])
     return SymbolicGraph.of_sizes(rows, [values[0] for values in free.samples]), fixed

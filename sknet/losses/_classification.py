@@ -755,7 +755,7 @@ def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tens
 
 
 def class_counts(loss: Loss, z: Tensor, y: Tensor) -> Tensor | None:
-    """Return how much each sample counts by its class: the mean over its positions, or None for 1 each."""
+    """Return the weight of each sample by its class, averaged over its positions; None for 1 each."""
     ignored: int | None = getattr(loss, "ignore_index", None)
     weights = class_weights(loss, z)
     if ignored is None:

@@ -488,11 +488,11 @@ class Quantile(Loss):
 
     @property
     def _middle(self) -> int:
-        """The number of the quantile nearest to 0.5, the lower of two."""
+        """Index of the quantile nearest to 0.5, the lower of two."""
         return min(range(len(self.levels)), key=lambda k: (round(abs(self.levels[k] - 0.5), 9), k))
 
     def _quantiles(self, blocks: list[Tensor]) -> list[Tensor]:
-        """Return the quantiles that blocks of outputs, one for each, stand for."""
+        """Return the quantiles, each from its block of outputs."""
         found, middle = list(blocks), self._middle
         for k in range(middle + 1, len(blocks)):
             found[k] = found[k - 1] + ops.softplus(blocks[k])

@@ -413,7 +413,7 @@ class Heads(Loss):
 
     @property
     def columns_per_target(self) -> int:  # type: ignore[override]
-        """The most columns of y that are one target of a head."""
+        """Largest number of columns of y that form one target of a head."""
         return max(loss.columns_per_target for loss in self.heads.values())
 
     @property

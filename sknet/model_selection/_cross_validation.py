@@ -178,6 +178,7 @@ def cross_val_score(
 
 
 @named_errors
+@described_by(cross_validate)
 def cross_val_predict(
     estimator: Any,
     X: Any,
@@ -199,22 +200,8 @@ def cross_val_predict(
     ----------
     estimator : estimator
         As for `cross_validate`.
-    X : array-like of shape (n_samples, ...), or dict of those
-        Inputs; several by the names of a network's arguments.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-        Targets.
-    groups : array-like of shape (n_samples,), default=None
-        Groups for the splitter.
-    cv : int, splitter, iterable or None, default=None
-        Splitter or number of folds; None is 5 folds.
-    n_jobs : int or None, default=None
-        Number of parallel fits.
-    verbose : int, default=0
-        As in scikit-learn.
     params : dict, default=None
         Parameters for the estimator's `fit` and the splitter.
-    pre_dispatch : int or str, default="2*n_jobs"
-        As in scikit-learn, for fits in processes.
     method : str, default="predict"
         The method that predicts, such as "predict_proba".
 

@@ -399,7 +399,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
 
 
 def bracket_sizes(most: int, fewest: int, factor: float) -> dict[int, int]:
-    """Return how many candidates each bracket draws."""
+    """Return the number of candidates of each bracket."""
     last = 0
     while fewest * factor ** (last + 1) <= most + 1e-9:
         last += 1

@@ -140,7 +140,7 @@ class GatheringBackend(ParallelBackendBase):
         return self._tasks[-1]
 
     def apply_async(self, func: Callable[[], Any], callback: Any = None) -> PendingTask:
-        """Take a task: what `submit` is called in earlier versions of joblib."""
+        """Take a task; earlier versions of joblib call this instead of `submit`."""
         return self.submit(func, callback)
 
     def _run(self) -> None:

@@ -94,7 +94,7 @@ def register(module: Forward, kind: str, hook: Any, with_kwargs: bool = False) -
 def _input_after(
     module: Forward, hook: Hook, with_kwargs: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a forward pre-hook leaves for the forward pass."""
+    """Return the arguments of the forward pass after a forward pre-hook."""
     if not with_kwargs:
         found = hook(module, args)
         return args if found is None else found if isinstance(found, tuple) else (found,), kwargs

@@ -1108,7 +1108,7 @@ def _of(init: Callable[..., None]) -> inspect.Signature:
 def _mismatch(
     cls: type, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str | None:
-    """Return what to say of arguments that do not fit a constructor; None if they do."""
+    """Return a message about arguments that do not fit a constructor; None if they fit."""
     name, names = cls.__name__, [name for name in signature.parameters if name != "self"]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     its = f"Its parameters are {', '.join(names)}." if names else "It has none."

@@ -62,7 +62,7 @@ def _checked_shape(shape: Any, name: str) -> tuple[int, ...]:
 
 
 def _layout(shape: Any, name: str) -> tuple[str, int, tuple[int, ...]]:
-    """Return where the channels of images are, how many they are, and the height and width."""
+    """Return the axis of the channels of images, their number, and height and width."""
     if isinstance(shape, Mapping):
         got = f"inputs by the names {shown(list(shape))}"
     else:

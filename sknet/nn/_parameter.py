@@ -307,7 +307,7 @@ class Parameter(Tensor):
 
     @property
     def _known(self) -> Any:
-        """The values, or what is known of them before they are drawn."""
+        """Values, or shape and dtype before they are drawn."""
         undrawn = self._undrawn
         return self.data if undrawn is None else undrawn
 

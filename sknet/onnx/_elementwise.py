@@ -539,7 +539,7 @@ def _topk(w: Writer, equation: Equation, x: Value, k: int, axis: int, largest: b
 
 @row("searchsorted")
 def _searchsorted(w: Writer, equation: Equation, x: Value, values: Value, side: str) -> Value:
-    """Count the elements that come before, by comparing with all."""
+    """Count the elements before each value, by comparing it with all."""
     dtype = result_dtype(*equation.operands)
     x, values = w.cast(x, dtype), w.cast(values, dtype)
     column = w.reshaped(values, (*values.shape, 1))

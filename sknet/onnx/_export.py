@@ -431,7 +431,7 @@ class Standardized:
                 yield f"column {i}{of}", mean, scale
 
     def write(self, w: Writer, value: Value) -> Value:
-        """Write the operations for an input that is standardized; others stay as they are."""
+        """Write the operations that standardize an input; other inputs pass unchanged."""
         self.inputs.append(value)
         units = self._units.get(value.name)
         if units is None:

@@ -325,7 +325,7 @@ def _of_rest(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def flattened(x: Any, axis: int) -> Any:
-    """Return a matrix: the axes before one are its rows, all others its columns."""
+    """Return x as a matrix: axes before `axis` become its rows, all others its columns."""
     if not -x.ndim <= axis <= x.ndim:
         raise LoadError(f"axis={axis} is out of bounds for an array of {x.ndim} axes")
     at = axis % x.ndim if axis < 0 else axis

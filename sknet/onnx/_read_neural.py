@@ -102,7 +102,7 @@ def _grid(x: Any, kernel: tuple[int, int], strides: Any, dilations: Any, pads: A
 
 
 def _fitting(images: Any, grid: _Grid) -> _Grid:
-    """Return the windows, of which there must be one at least."""
+    """Return the grid of windows; raise a ShapeError if no window fits."""
     windows = Windows(images.shape[2:], grid.kernel, grid.stride, grid.padding, grid.dilation)
     if min(windows.grid) < 1:
         raise ShapeError(f"no window of {grid.kernel} fits on an input of {list(windows.padded)}")

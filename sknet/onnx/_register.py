@@ -117,7 +117,7 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 
 
 def _infer_shapes(operator: Any) -> None:
-    """Say which types and shapes the outputs have."""
+    """Declare types and shapes of the outputs."""
     from skl2onnx.common import data_types
 
     types = {

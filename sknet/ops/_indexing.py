@@ -104,7 +104,7 @@ def _put(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> T
 
 
 def _where(from_end: bool) -> dict[str, bool]:
-    """Return a primitive's parameter for whether negative indices count from the end; by default they do."""
+    """Return the parameter `from_end` of a primitive; its default, true, is left out."""
     return {} if from_end else {"from_end": False}
 
 

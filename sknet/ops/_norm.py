@@ -759,6 +759,7 @@ def rms_norm(x: Any, normalized_shape: int | Shape, weight: Any = None, eps: flo
     return _affine(x / sqrt(mean(square(x), axes, keepdims=True) + eps), weight, None)
 
 
+@described_by(layer_norm)
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Return x with mean 0 and variance 1 over every group of channels of every sample.
 
@@ -771,13 +772,6 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
         are channels each alone.
     weight, bias : Tensor or array of shape (channels,), default=None
         Scale and shift of each channel; None for 1 and 0.
-    eps : float, default=1e-5
-        Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        Same shape as x.
 
     Raises
     ------
@@ -868,7 +862,7 @@ def batch_norm(
 
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalized by `batch_norm` with the batch's statistics and these: mean and biased variance."""
+    """Return x normalized by statistics of the batch, with its mean and biased variance."""
     if can_fuse_batch_norm(x, weight, bias):
         normalized, found = fused_batch_norm(x, weight, bias, eps)
         shape = (1, x.shape[1], *(1,) * (x.ndim - 2))

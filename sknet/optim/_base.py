@@ -362,7 +362,7 @@ class Optimizer(BaseOptimizer):
         return {**hyper, **self.measure(list(gradients.values()), own, hyper)}
 
     def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
-        """Return the updates of some arrays, which are added to them, and their new slots, by name.
+        """Return updates, which are added to some arrays, and their new slots, by name.
 
         Every update is made here: of parameters by path, and of parts of the flat array of all parameters.
         `gradients` have the names of `params`; `slots` has for each of its names an array for each of them,

@@ -82,7 +82,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Return what a link, of a link, points to, whether that exists or not; other paths as they are."""
+    """Return the target of a chain of links, whether it exists or not; other paths as they are."""
     if not path.is_symlink():
         return path
     target = Path(os.path.realpath(path))

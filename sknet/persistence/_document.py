@@ -147,7 +147,7 @@ class NamedArrays:
         self._arrays: dict[str, Array] = {}
 
     def added(self, place: str, array: Array) -> str:
-        """Add the array at a place; return what the document says of it: its name."""
+        """Add the array at a place; return its entry in the document: its name."""
         while place in self._arrays or place in RESERVED:  # keys may contain the separator
             place += "'"
         self._arrays[place] = array
@@ -165,7 +165,7 @@ class JoinedArrays:
         self._small: list[Array] = []
 
     def added(self, place: str, array: Array) -> Any:
-        """Add the array at a place; return what the document says of it: its name, or dtype and shape."""
+        """Add the array at a place; return its entry in the document: its name, or dtype and shape."""
         if array.nbytes >= SMALL:
             name = str(len(self._arrays))
             self._arrays[name] = array
@@ -186,7 +186,7 @@ class StoredArrays:
         self._start: int | None = None  # of the next small array; None before the first
 
     def taken(self, said: Any) -> Array | None:
-        """Return the array of which a document says so, or None if there is none (any more)."""
+        """Return the array that an entry of a document names; None if it is missing or was taken before."""
         if isinstance(said, str):
             return self._arrays.pop(said, None)
         is_small = (

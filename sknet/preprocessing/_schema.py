@@ -252,7 +252,7 @@ class Schema(FieldsAlone):
 
     @property
     def owners_of_numbers(self) -> np.ndarray:
-        """The indices of both columns that a number comes from, mostly of one, of shape (n_numbers, 2)."""
+        """Indices of both columns that each number comes from, mostly one twice, of shape (n_numbers, 2)."""
         counts = [len(each.number_names) for each in self.features]
         own = np.repeat(np.arange(len(self.features)), counts)
         pairs = np.array([(i, j) for i, j, *_ in self.sums], np.intp).reshape(-1, 2)

@@ -115,7 +115,7 @@ def _explained(bins: Bins, y: np.ndarray) -> float:
 
 
 def _left_by(columns: list[Bins], y: np.ndarray) -> np.ndarray:
-    """Return what a sum of continuous functions, linear in each bin of a column, leaves of targets."""
+    """Return residuals of targets after a fit of continuous functions, linear in each bin of a column."""
     rows, starts = np.arange(len(y)), np.cumsum([0, *(each.n_bins + 1 for each in columns)])
     inputs = np.zeros((len(y), starts[-1]), np.float32)
     for each, start in zip(columns, starts[:-1], strict=True):

@@ -305,7 +305,7 @@ def moments(match: Any, digits: Any) -> Any:
 
 
 def dates_of_numbers(numbers: Any, unit: str) -> Any:
-    """Return numbers of a unit since 1970 as timestamps, NaT where they are missing or too large."""
+    """Return numbers of a unit since 1970 as timestamps, NaT where numbers are missing or too large."""
     moments_ = numbers * UNITS[unit]
     is_near = np.abs(moments_) < 2.0**62
     found = np.where(is_near, moments_, 0.0).astype(np.int64).astype(DATE_UNIT)
