@@ -104,9 +104,7 @@ class CSVLog(Callback):
     of_one_fit = "writes the table of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
     _parameter_constraints = {"path": ["path"]}
-    _stored_fields = {
-        "_columns": list[str],
-    }
+    _stored_fields = {"_columns": list[str]}
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path = path
@@ -234,10 +232,7 @@ class ProgressBar(Callback):
     may_warn = False
     _parameter_constraints = {"description": [str, None], "leave": ["boolean"]}
     _bar: Any = None
-    _stored_fields = {
-        "_shown": float,
-        "_bar": None,
-    }
+    _stored_fields = {"_shown": float, "_bar": None}
 
     def __init__(self, description: str | None = None, *, leave: bool = True) -> None:
         self.description = description

@@ -59,11 +59,7 @@ class EpochScoring(Callback):
         "higher_is_better": ["boolean", None],
     }
     _rows: Rows | None = None
-    _stored_fields = {
-        "_rows": None,
-        "name_": str,
-        "_scorer": [callable, ABSENT],
-    }
+    _stored_fields = {"_rows": None, "name_": str, "_scorer": [callable, ABSENT]}
 
     def __init__(
         self,

@@ -205,9 +205,7 @@ def check_losses(model: ModelLike, y: Any, weight: Any = None) -> None:
 
 
 def _message(name: str, low: float, high: float, what: str, dtype: Any, way: str = "Divide") -> str:
-    mends = {
-        "y": f"{way} y by a constant, or in estimators of networks set scale_target=True",
-    }
+    mends = {"y": f"{way} y by a constant, or in estimators of networks set scale_target=True"}
     if name.startswith("sample_weight"):
         mends[name] = f"{way} the weights by a constant"
     mend = mends.get(name, "Scale its columns, for example by StandardScaler")

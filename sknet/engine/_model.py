@@ -17,16 +17,7 @@ from sknet._random import check_random_state
 from sknet.callbacks import Callback
 from sknet.callbacks._callback import Rows
 from sknet.core import Tensor, is_capturing, no_grad, note_write, release
-from sknet.device import (
-    ROUNDED,
-    Device,
-    active,
-    available,
-    check_precision,
-    is_array,
-    on_device,
-    to_device,
-)
+from sknet.device import ROUNDED, Device, active, available, check_precision, is_array, on_device, to_device
 from sknet.engine._checks import (
     CompileMode,
     check_classes_for,

@@ -83,10 +83,7 @@ class Perceptron(Architecture):
     activation: Activation
     dropout: float = 0.0
     is_foreign = False
-    _stored_fields = {
-        "hidden_layer_sizes": Each(tuple, POSITIVE),
-        "dropout": SHARE,
-    }
+    _stored_fields = {"hidden_layer_sizes": Each(tuple, POSITIVE), "dropout": SHARE}
 
     def build(self, inputs: Any, n_outputs: int, directions: Any = None) -> nn.Sequential:
         """Return the layers for these inputs; outputs rise with inputs of direction 1 and fall with -1."""
@@ -169,10 +166,7 @@ class Members(nn.Parallel):
 class Joined(Architecture):
     """Architecture of the members of an ensemble."""
 
-    _stored_fields = {
-        "member": Named("Architecture"),
-        "n_members": POSITIVE,
-    }
+    _stored_fields = {"member": Named("Architecture"), "n_members": POSITIVE}
 
     def __init__(self, member: Architecture, n_members: int) -> None:
         self.member, self.n_members = member, n_members

@@ -289,11 +289,7 @@ class Frozen:
     # -- as Python ------------------------------------------------------------------------------
 
     def to_python(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        layer: int | str | None = None,
-        coverage: float | None = None,
+        self, path: str | os.PathLike[str], *, layer: int | str | None = None, coverage: float | None = None
     ) -> None:
         """Write a Python file with functions that do the same as the methods, and need only NumPy.
 
@@ -427,11 +423,7 @@ class FrozenClassifier(Frozen):
     _kind = "classifier"
     _stored_fields = {
         "_targets": Named("ClassEncoder"),
-        "_temperature": [
-            ABOVE_ZERO,
-            Each((tuple,), [ABOVE_ZERO, Each((tuple, list), ABOVE_ZERO)]),
-            None,
-        ],
+        "_temperature": [ABOVE_ZERO, Each((tuple,), [ABOVE_ZERO, Each((tuple, list), ABOVE_ZERO)]), None],
     }
     _stored = (*Frozen._stored, "_temperature")
 
@@ -506,9 +498,7 @@ class FrozenTransformer(Frozen):
 
     _targets: RealTargets | ArrayTargets
     _kind = "transformer"
-    _stored_fields = {
-        "_code": [int, str],
-    }
+    _stored_fields = {"_code": [int, str]}
     _stored = (*Frozen._stored, "_code")
 
     def __init__(
@@ -586,9 +576,7 @@ class FrozenRegressor(Frozen):
 
     _targets: RealTargets
     _kind = "regressor"
-    _stored_fields = {
-        "_targets": Named("RealTargets", "ArrayTargets"),
-    }
+    _stored_fields = {"_targets": Named("RealTargets", "ArrayTargets")}
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None, offset: Any = None) -> Any:
         """Return predictions for X, `lengths` and `offset`; if `return_std`, also standard deviations."""

@@ -185,9 +185,7 @@ class Ordinal(Step):
 
     levels: tuple[Levels, ...]
     dtype: Any
-    _stored_fields = {
-        "dtype": Dtypes("iuf"),
-    }
+    _stored_fields = {"dtype": Dtypes("iuf")}
 
     def _check_stored(self) -> None:
         for column in self.levels:
@@ -332,9 +330,7 @@ class Encoding(Step):
     names: tuple[str, ...] | None
     dtype: str
     is_sparse: bool
-    _stored_fields = {
-        "dtype": Literal["float32", "float64"],
-    }
+    _stored_fields = {"dtype": Literal["float32", "float64"]}
 
     def _n_outputs(self, n: int, known: Known) -> int:
         check_plan(self.schema, self.plan, n, self.plan.width)
@@ -378,9 +374,7 @@ STEP = Named(
 @dataclass(frozen=True)
 class Chain(Step):
     steps: tuple[Step, ...]
-    _stored_fields = {
-        "steps": Each(tuple, STEP),
-    }
+    _stored_fields = {"steps": Each(tuple, STEP)}
 
     def _n_outputs(self, n: int, known: Known) -> int:
         for step in self.steps:
@@ -413,10 +407,7 @@ class Branch:
     step: Step
     positions: Positions
     weight: float | None = None
-    _stored_fields = {
-        "step": STEP,
-        "positions": [SLICE, Each(tuple, COUNT)],
-    }
+    _stored_fields = {"step": STEP, "positions": [SLICE, Each(tuple, COUNT)]}
 
     def __call__(self, X: Any) -> Any:
         positions = self.positions

@@ -27,10 +27,7 @@ class Features:
     count: int
     names: tuple[str, ...] | None = None
     used: frozenset[int] | None = None
-    _stored_fields = {
-        "count": COUNT,
-        "used": [Each(frozenset, COUNT), None],
-    }
+    _stored_fields = {"count": COUNT, "used": [Each(frozenset, COUNT), None]}
 
     def _check_stored(self) -> None:
         if self.names is not None and len(self.names) != self.count:
@@ -293,11 +290,7 @@ class FrozenPipeline:
 class Retargeted:
     """A regressor whose predictions are transformed back."""
 
-    _stored_fields = {
-        "_regressor": PREDICTOR,
-        "_inverse": STEP,
-        "_is_single": bool,
-    }
+    _stored_fields = {"_regressor": PREDICTOR, "_inverse": STEP, "_is_single": bool}
 
     def _check_stored(self) -> None:
         self._inverse.n_outputs(_n_targets(self), {})

@@ -126,9 +126,7 @@ class Scaling(Step):
     operations: tuple[tuple[str, Any], ...]
     bounds: tuple[float, float] | None = None
     rounds: bool = False
-    _stored_fields = {
-        "operations": Each(tuple, Together(StrOptions({*UFUNCS}), Arrays("f", "n_features"))),
-    }
+    _stored_fields = {"operations": Each(tuple, Together(StrOptions({*UFUNCS}), Arrays("f", "n_features")))}
 
     def __call__(self, X: Any) -> Any:
         X = as_floats(X)
@@ -240,9 +238,7 @@ class Elementwise(Step):
 
     name: str | None
     checks: bool = False
-    _stored_fields = {
-        "name": [StrOptions({*FUNCTIONS}), None],
-    }
+    _stored_fields = {"name": [StrOptions({*FUNCTIONS}), None]}
 
     def __call__(self, X: Any) -> Any:
         if self.checks and not issparse(X):
@@ -449,9 +445,7 @@ def truncated_svd(svd: Any) -> Projection:
 class Selection(Step):
     mask: Any
     allows_nan: bool
-    _stored_fields = {
-        "mask": Arrays("b", "n_features"),
-    }
+    _stored_fields = {"mask": Arrays("b", "n_features")}
 
     def _n_outputs(self, n: int, known: Known) -> int:
         self._check(len(self.mask), n)
@@ -557,9 +551,7 @@ class Normalizing(Step):
     """Rows divided by their norms."""
 
     norm: str
-    _stored_fields = {
-        "norm": Literal["l1", "l2", "max"],
-    }
+    _stored_fields = {"norm": Literal["l1", "l2", "max"]}
 
     def __call__(self, X: Any) -> Any:
         return normalized(finite(dense(X)), *self.data())
@@ -605,9 +597,7 @@ class Powers(Step):
 
     lambdas: Any
     scaling: Scaling | None
-    _stored_fields = {
-        "lambdas": Arrays("f", "n_features"),
-    }
+    _stored_fields = {"lambdas": Arrays("f", "n_features")}
 
     def _n_outputs(self, n: int, known: Known) -> int:
         self._check(len(self.lambdas), n)

@@ -598,10 +598,7 @@ p.floor_divide.define(
 p.remainder.define(
     forward="remainder",
     shape=like(np.remainder, "remainder"),
-    vjp=(
-        lambda g, _, x, y: unbroadcast(g, x),
-        lambda g, _, x, y: unbroadcast(-g * floor_divide(x, y), y),
-    ),
+    vjp=(lambda g, _, x, y: unbroadcast(g, x), lambda g, _, x, y: unbroadcast(-g * floor_divide(x, y), y)),
     expression="x % y",
 )
 

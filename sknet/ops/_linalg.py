@@ -499,11 +499,7 @@ def _svd_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
 
 
 _svd = Primitive("svd").define(  # left vectors, below them right ones, and last the values
-    forward=_svd_forward,
-    shape=_svd_shape,
-    vjp=(_svd_vjp,),
-    saves="output",
-    writes_out=False,
+    forward=_svd_forward, shape=_svd_shape, vjp=(_svd_vjp,), saves="output", writes_out=False
 )
 
 
@@ -592,11 +588,7 @@ def _qr_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
 
 
 _qr = Primitive("qr").define(  # q, and below it the transpose of r
-    forward=_qr_forward,
-    shape=_qr_shape,
-    vjp=(_qr_vjp,),
-    saves="output",
-    writes_out=False,
+    forward=_qr_forward, shape=_qr_shape, vjp=(_qr_vjp,), saves="output", writes_out=False
 )
 
 

@@ -202,11 +202,7 @@ def _right_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:
     return _fold(_matmul(matrix_transpose(left), g), y)
 
 
-p.matmul.define(
-    forward="matmul",
-    shape=_matmul_shape,
-    vjp=(_left_vjp, _right_vjp),
-)
+p.matmul.define(forward="matmul", shape=_matmul_shape, vjp=(_left_vjp, _right_vjp))
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:

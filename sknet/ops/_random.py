@@ -176,12 +176,7 @@ def _mask_of_stream(
 
 
 def dropout(
-    x: Any,
-    p: float | Tensor = 0.5,
-    *,
-    key: tuple[int | Tensor, int | Tensor],
-    step: Any = 0,
-    site: int = 0,
+    x: Any, p: float | Tensor = 0.5, *, key: tuple[int | Tensor, int | Tensor], step: Any = 0, site: int = 0
 ) -> Tensor:
     """Return x with elements set to zero at random, the others divided by 1 - p (Srivastava et al., 2014).
 

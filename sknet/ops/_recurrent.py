@@ -274,11 +274,7 @@ def _host() -> Namespace:
 
 
 _outputs_only = Primitive("recurrence_outputs").define(
-    forward=_outputs_only_forward,
-    shape=_outputs_shape,
-    params=RECURS,
-    vjp=None,
-    scratch=_forward_scratch,
+    forward=_outputs_only_forward, shape=_outputs_shape, params=RECURS, vjp=None, scratch=_forward_scratch
 )
 
 

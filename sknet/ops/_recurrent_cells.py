@@ -214,11 +214,7 @@ def tape_shapes(cell: str, rows: int, steps: int, size: int) -> list[tuple[int, 
     """Return the shapes of what a tape holds, one array after the other."""
     kind = CELLS[cell]
     more = kind.states - 1
-    return [
-        (rows, steps + more, size),
-        (steps, rows, kind.saved * size),
-        ((steps + 1) * more, rows, size),
-    ]
+    return [(rows, steps + more, size), (steps, rows, kind.saved * size), ((steps + 1) * more, rows, size)]
 
 
 RECURS = {"cell": kinds.one_of(*CELLS), "reverse": kinds.FLAG}

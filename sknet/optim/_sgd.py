@@ -182,11 +182,7 @@ class Adadelta(Optimizer):
     slots = ("nu", "steps")
     squares = True
 
-    _parameter_constraints = {
-        "lr": RATE,
-        "rho": [Interval(Real, 0, 1, closed="left")],
-        "eps": [POSITIVE],
-    }
+    _parameter_constraints = {"lr": RATE, "rho": [Interval(Real, 0, 1, closed="left")], "eps": [POSITIVE]}
 
     def __init__(self, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6) -> None:
         self.lr = lr

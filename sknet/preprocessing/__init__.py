@@ -12,10 +12,7 @@ __all__ = ["TableEncoder", "pad_sequences"]
 
 if not TYPE_CHECKING:
     __getattr__ = _Names(
-        {
-            "sknet.preprocessing._encoder": ("TableEncoder",),
-            "sknet.nn": ("pad_sequences",),
-        }
+        {"sknet.preprocessing._encoder": ("TableEncoder",), "sknet.nn": ("pad_sequences",)}
     ).into(globals())
 
 

@@ -431,9 +431,7 @@ class CategoryColumn:
 
     names: tuple[str, ...]
     values: np.ndarray
-    _stored_fields = {
-        "values": Arrays("f", "n_codes", "n_outputs"),
-    }
+    _stored_fields = {"values": Arrays("f", "n_codes", "n_outputs")}
 
     def _check_stored(self) -> None:
         if self.values.shape[1] != len(self.names) or len(self.values) < FIRST:
@@ -471,10 +469,7 @@ class Crossed:
 
     values: np.ndarray
     codes: np.ndarray
-    _stored_fields = {
-        "values": Arrays("f", "n_codes", "n_outputs"),
-        "codes": Arrays("i", "n_samples"),
-    }
+    _stored_fields = {"values": Arrays("f", "n_codes", "n_outputs"), "codes": Arrays("i", "n_samples")}
 
     def take(self, rows: Any) -> np.ndarray:
         """Return the outputs of some rows, of shape (n_rows, n_outputs)."""
@@ -548,10 +543,7 @@ class ValueMeans(FieldsAlone):
     number: int
     levels: np.ndarray
     column: CategoryColumn
-    _stored_fields = {
-        "number": COUNT,
-        "levels": Arrays("f", "n_levels"),
-    }
+    _stored_fields = {"number": COUNT, "levels": Arrays("f", "n_levels")}
 
     def _check_stored(self) -> None:
         if not len(self.levels) or len(self.column.values) != len(self.levels) + FIRST:

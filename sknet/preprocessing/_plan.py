@@ -368,12 +368,7 @@ def _folds(is_needed: bool, n_rows: int, options: Options, random_state: Any) ->
 
 
 def _fit_categories(
-    features: list[Feature],
-    table: Table,
-    target: Target | None,
-    options: Options,
-    folds: Folds,
-    rows: Any,
+    features: list[Feature], table: Table, target: Target | None, options: Options, folds: Folds, rows: Any
 ) -> tuple[tuple[CategoryColumn, ...], dict[int, Crossed]]:
     categories, fitted = [], {}
     for i, feature in enumerate(features):

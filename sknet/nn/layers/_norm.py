@@ -140,11 +140,7 @@ class RMSNorm(Affine):
     """
 
     _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL, "affine": ["boolean"]}
-    _stored_fields = {
-        "normalized_shape": tuple[int, ...],
-        "bias": None,
-        "weight": [Named("Parameter"), None],
-    }
+    _stored_fields = {"normalized_shape": tuple[int, ...], "bias": None, "weight": [Named("Parameter"), None]}
 
     def _check_stored(self) -> None:
         _check_affine(self)
@@ -206,10 +202,7 @@ class GroupNorm(Affine):
     """
 
     _parameter_constraints = {"num_groups": LENGTH, "num_channels": LENGTH, "eps": SMALL, **AFFINE}
-    _stored_fields = {
-        "weight": [Params("num_channels"), None],
-        "bias": [Params("num_channels"), None],
-    }
+    _stored_fields = {"weight": [Params("num_channels"), None], "bias": [Params("num_channels"), None]}
 
     def __init__(
         self,

@@ -132,11 +132,7 @@ class Cosine(Schedule):
     [0.1, 0.0854, 0.05, 0.0146, 0.0, 0.0]
     """
 
-    _parameter_constraints = {
-        "lr": [POSITIVE],
-        "min_lr": [SHARE],
-        "n_steps": [COUNT, None],
-    }
+    _parameter_constraints = {"lr": [POSITIVE], "min_lr": [SHARE], "n_steps": [COUNT, None]}
 
     def __init__(self, lr: float, min_lr: float = 0.0, n_steps: int | None = None) -> None:
         self.lr = lr
