@@ -1,6 +1,7 @@
 """Displays of predictions: intervals, and attributions to inputs."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from sknet.exceptions import ShapeError
 
 
 @described
+@dataclass(eq=False, repr=False)
 class IntervalDisplay(Display):
     """Predictions with prediction intervals, and the targets.
 
@@ -67,24 +69,14 @@ class IntervalDisplay(Display):
     True
     """
 
-    def __init__(
-        self,
-        x: Any,
-        prediction: Any,
-        low: Any,
-        high: Any,
-        y: Any = None,
-        *,
-        coverage: float | None = None,
-        xlabel: str = "x",
-    ) -> None:
-        self.x = x
-        self.prediction = prediction
-        self.low = low
-        self.high = high
-        self.y = y
-        self.coverage = coverage
-        self.xlabel = xlabel
+    x: Any
+    prediction: Any
+    low: Any
+    high: Any
+    y: Any = None
+    _: KW_ONLY
+    coverage: float | None = None
+    xlabel: str = "x"
 
     @classmethod
     @named_errors
@@ -194,6 +186,7 @@ METHODS = ("integrated_gradients", "input_gradient")
 
 
 @described
+@dataclass(eq=False, repr=False)
 class AttributionDisplay(Display):
     """Attributions of rows: as images, as bars of one row, or as mean absolute values over several rows.
 
@@ -226,16 +219,10 @@ class AttributionDisplay(Display):
     4
     """
 
-    def __init__(
-        self,
-        attributions: Any,
-        *,
-        feature_names: Sequence[str] | None = None,
-        image_shape: tuple[int, int] | None = None,
-    ) -> None:
-        self.attributions = attributions
-        self.feature_names = feature_names
-        self.image_shape = image_shape
+    attributions: Any
+    _: KW_ONLY
+    feature_names: Sequence[str] | None = None
+    image_shape: tuple[int, int] | None = None
 
     @classmethod
     @named_errors

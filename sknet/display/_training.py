@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ COUNT = Interval(Integral, 1, 1_000_000, closed="both")  # of what is drawn in a
 
 
 @described
+@dataclass(eq=False, repr=False)
 class LossCurveDisplay(Display):
     """Losses or scores by epoch: of training and of held-out rows, with the best epoch and the learning rate.
 
@@ -59,18 +61,11 @@ class LossCurveDisplay(Display):
     True
     """
 
-    def __init__(
-        self,
-        history: Mapping[str, Sequence[float]],
-        *,
-        best_epoch: int | None = None,
-        metric: str = "loss",
-        estimator_name: str | None = None,
-    ) -> None:
-        self.history = history
-        self.best_epoch = best_epoch
-        self.metric = metric
-        self.estimator_name = estimator_name
+    history: Mapping[str, Sequence[float]]
+    _: KW_ONLY
+    best_epoch: int | None = None
+    metric: str = "loss"
+    estimator_name: str | None = None
 
     @classmethod
     @named_errors
@@ -152,6 +147,7 @@ class LossCurveDisplay(Display):
 
 
 @described
+@dataclass(eq=False, repr=False)
 class LearningRateDisplay(Display):
     """Learning rates: losses by rate of the range test, or rates by step of schedules.
 
@@ -185,20 +181,12 @@ class LearningRateDisplay(Display):
     (100, 0.1)
     """
 
-    def __init__(
-        self,
-        curves: Mapping[str, tuple[Any, Any]],
-        *,
-        suggestion: float | None = None,
-        xlabel: str = "",
-        ylabel: str = "",
-        log_x: bool = False,
-    ) -> None:
-        self.curves = curves
-        self.suggestion = suggestion
-        self.xlabel = xlabel
-        self.ylabel = ylabel
-        self.log_x = log_x
+    curves: Mapping[str, tuple[Any, Any]]
+    _: KW_ONLY
+    suggestion: float | None = None
+    xlabel: str = ""
+    ylabel: str = ""
+    log_x: bool = False
 
     @classmethod
     @named_errors

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ KINDS = ("auto", "filters", "matrix", "histogram")
 
 
 @described
+@dataclass(eq=False, repr=False)
 class WeightsDisplay(Display):
     """A parameter of a network: its filters as images, the matrix, or a histogram of its values.
 
@@ -47,9 +49,9 @@ class WeightsDisplay(Display):
     (26, 26)
     """
 
-    def __init__(self, weights: Any, *, name: str | None = None) -> None:
-        self.weights = weights
-        self.name = name
+    weights: Any
+    _: KW_ONLY
+    name: str | None = None
 
     @classmethod
     @named_errors
@@ -171,6 +173,7 @@ def _matrix(weights: Any) -> Any:
 
 
 @described
+@dataclass(eq=False, repr=False)
 class GradientDisplay(Display):
     """Norm of each parameter's gradient in the course of a fit, as measured by `GradientMonitor`.
 
@@ -202,15 +205,9 @@ class GradientDisplay(Display):
     ['0.bias', '0.weight', '2.bias', '2.weight']
     """
 
-    def __init__(
-        self,
-        epochs: Sequence[int],
-        norms: Mapping[str, Sequence[float]],
-        weight_norms: Mapping[str, Sequence[float]] | None = None,
-    ) -> None:
-        self.epochs = epochs
-        self.norms = norms
-        self.weight_norms = weight_norms
+    epochs: Sequence[int]
+    norms: Mapping[str, Sequence[float]]
+    weight_norms: Mapping[str, Sequence[float]] | None = None
 
     @classmethod
     @named_errors
