@@ -87,7 +87,7 @@ class Texts(Arrays):
         super().__init__("OU", *lengths)
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such an array, whose items are texts."""
+        """Tell whether a value is an array of this kind, whose items are texts."""
         return super().is_satisfied_by(value) and all(isinstance(item, str) for item in value.flat)
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ class Together:
         self.checks = [check_of(spec) for spec in specs]
 
     def is_satisfied_by(self, value: Any) -> bool:
-        """Tell whether a value is such a tuple."""
+        """Tell whether a value is a tuple of this kind."""
         is_long = type(value) is tuple and len(value) == len(self.checks)
         return is_long and all(check.is_satisfied_by(x) for check, x in zip(self.checks, value, strict=True))
 

@@ -107,7 +107,7 @@ def name_errors_of(estimator: type) -> None:
 
 
 def _without_underflow(fit: Function) -> Function:
-    """Return a fit in which underflow, exact enough there, passes where users let NumPy raise or warn."""
+    """Return a fit that ignores underflow, which is exact enough, where users let NumPy raise or warn."""
 
     @wraps(fit)
     def quiet(*args: Any, **kwargs: Any) -> Any:

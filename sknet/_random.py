@@ -93,7 +93,7 @@ class _NoSeeds(ISeedSequence):
 
 
 def _seeded(seed: int) -> RandomState:
-    """Return the same as ``RandomState(seed)``, which takes twenty times as long: it draws a first state."""
+    """Return ``RandomState(seed)`` in a twentieth of the time, without the first state that it draws."""
     seeds: Any = _NoSeeds()
     made = RandomState(np.random.MT19937(seeds))
     made.seed(seed)
@@ -101,7 +101,7 @@ def _seeded(seed: int) -> RandomState:
 
 
 class RandomSnapshot:
-    """The present state of a random state, for which there is rarely a use."""
+    """Snapshot of a random state, which is rarely read."""
 
     __slots__ = ("_normal", "_source", "_state", "_words")
 

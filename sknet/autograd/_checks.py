@@ -285,7 +285,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 def _born(results: Any, operands: Any) -> str:
-    """Return what occurs in the results but in no operand: "nan", "inf" or an empty string."""
+    """Return "nan" or "inf" if the results have one and no operand does, or else an empty string."""
     made = [_content(x) for x in results]
     given = [_content(x) for x in operands]
     if any(nan for nan, _ in made) and not any(nan for nan, _ in given):

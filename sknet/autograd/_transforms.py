@@ -107,7 +107,7 @@ def _output(name: str, x: Any) -> Tensor:
 
 
 def _point(connected: bool, x: Any) -> Tensor:
-    """Return the tensor that the function sees: a fresh point of the tape."""
+    """Return the tensor that is passed to the function: a new point of the tape."""
     given = as_tensor(x)
     if connected and given.requires_grad:
         return given.reshape(given.shape)

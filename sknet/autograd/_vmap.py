@@ -54,7 +54,7 @@ class _Batched(TracedArray):
         return self._level.number
 
     def belongs_to(self, level: _Level) -> bool:
-        """Tell whether it represents the arguments of a certain call."""
+        """Tell whether the array represents the arguments of a certain call."""
         return self._level is level
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "_Batched":
@@ -223,7 +223,7 @@ def _size_of(given: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 
 def _inner(x: Any, axis: int | None, level: _Level, recording: bool) -> Any:
-    """Return what the function sees of an argument."""
+    """Return an argument as the mapped function gets it."""
     if axis is None:
         return x
     stacked = moveaxis(x, axis, 0) if axis % x.ndim else x

@@ -123,7 +123,7 @@ class CSVLog(Callback):
             self._write(fit, 0, "w")
 
     def _write(self, fit: FitView, first: int, mode: str) -> None:
-        """Write the epochs from `first` on, with a header if that is the very first."""
+        """Write the epochs from `first` on, with a header above the first of all."""
         history = fit.history
         self._columns = list(history)
         with Path(self.path).open(mode, newline="") as file:

@@ -269,7 +269,7 @@ class ShapeRule(Protocol):
 
 class VjpRule(Protocol):
     def __call__(self, g: Any, out: Any, /, *inputs: Any, **params: Any) -> Any:
-        """Return the share in the gradient `g` of the result `out`, by differentiable operations."""
+        """Return the gradient of an operand from the gradient `g` of the result `out`, in operations."""
 
 
 class ViewRule(Protocol):

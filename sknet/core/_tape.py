@@ -535,7 +535,7 @@ def _record(
 
 
 def operands_of(node: Node) -> tuple[Any, list[Any]]:
-    """Return what the rules of a node are called with: its result, if that was kept, and its inputs."""
+    """Return the arguments of the rules of a node: its result, if that was kept, and its inputs."""
     out = None if node.output is None else make_tensor(node.output, node)
     if not isinstance(node.primitive, Primitive):
         return out, list(node.inputs)  # a custom function keeps tensors

@@ -585,7 +585,7 @@ class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """True if it was not computed from tensors that require a gradient."""
+        """True if the tensor was not computed from others that require a gradient."""
         return self.node is None or self.node.primitive is None
 
     def __len__(self) -> int:

@@ -42,7 +42,7 @@ class _Failure(NamedTuple):
 
 @contextmanager
 def outside_of_tasks() -> Iterator[None]:
-    """Let other tasks run on this worker, if this is a task: it waits for them."""
+    """Let other tasks run on this worker while this task waits for them."""
     with distributed.worker_client() if _is_in_task() else nullcontext():
         yield
 
@@ -283,7 +283,7 @@ def _join(
     numbers: Sequence[int],
     parts: Sequence[Partition],
 ) -> None:
-    """Take part in a fit: a task of Dask, which brings the partitions."""
+    """Join a fit, as a task of Dask that has the partitions."""
     worker = distributed.get_worker()
     plan, model = shared
     exchange = make_exchange(worker, fit, rank, addresses)

@@ -91,7 +91,7 @@ def _shape(x: Any) -> tuple[int, ...]:
 
 
 def _lengths(X: Any) -> "tuple[int, ...] | None":
-    """Return how many rows each partition has; None if that is unknown."""
+    """Return the number of rows of each partition; None if unknown."""
     if not isinstance(X, da.Array) or np.isnan(X.chunks[0]).any():
         return None
     return tuple(map(int, X.chunks[0]))
@@ -302,7 +302,7 @@ def batch_rows(
 
 
 def map_blocks(method: Callable[..., Any], estimator: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what a method of an estimator makes of the rows of a collection, lazily."""
+    """Return the lazy results of a method of an estimator for the rows of a collection."""
     check_is_fitted(estimator)
     blocks = blocks_of(X)
     like = _blank(X)

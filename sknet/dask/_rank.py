@@ -68,7 +68,7 @@ class RankRows(NamedTuple):
 
 
 def new_score(estimator: Any, standing: Batches | None, model: Model) -> Score | None:
-    """Return an empty score of an estimator, for rows whose targets vary as those that stand for them."""
+    """Return an empty score of an estimator, for rows whose targets vary like the given examples."""
     if standing is None:
         return None
     return estimator._score_of(standing, model)()

@@ -336,7 +336,7 @@ class Branch:
         work()
 
     def join(self, number: int) -> None:
-        """Let what is issued from now on wait for the work of a number."""
+        """Make later work wait for the work of a number."""
 
 
 class StreamBranch(Branch):
@@ -516,7 +516,7 @@ class Backend(ABC):
         return partial(self.xp.matmul, x, y, out=out)
 
     def captured(self, work: Callable[[], None], device: Device) -> Callable[[], None]:
-        """Return what repeats, as one graph on the current stream, all that `work` issues on `device`.
+        """Return a function that repeats the work issued by `work` on `device`, as one graph on the stream.
 
         `work` is called once, and nothing is computed then. It must have run before, and ask for no memory.
         """
@@ -1016,7 +1016,7 @@ def _name_of(device: Device) -> str | None:
 
 
 def _parent() -> int | None:
-    """Return the number of the process for which this one works; None if it is nobody's worker."""
+    """Return the id of the process for which this one works; None if this is no worker."""
     processes = sys.modules.get("multiprocessing.process")  # workers have loaded it
     parent = None if processes is None else processes.parent_process()
     return None if parent is None else parent.pid

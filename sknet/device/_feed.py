@@ -61,7 +61,7 @@ class Feed:
             self._transfers.finish()
 
     def restart(self) -> None:
-        """Forget what was copied: all rows are others from now on."""
+        """Forget the copied rows: all rows change."""
         self._leave()
         self._held = [None, None]
 

@@ -212,7 +212,7 @@ KINDS = {
 
 
 def _kind(dtype: str) -> Kind | None:
-    """Return how products of a dtype, or in a precision, are computed; None if they are not."""
+    """Return the kind of computation of products of a dtype or in a precision; None if there is none."""
     if dtype == "float32" and int(os.environ.get("CUPY_TF32", "0")):
         dtype = "tf32"
     return KINDS.get(dtype)
@@ -291,7 +291,7 @@ class Library:
         self.tried: dict[Any, bool] = {}  # which endings products of a form can have
 
     def call(self, name: str, said: object, *args: Any) -> None:
-        """Call a function, and raise an error that says what for if it fails."""
+        """Call a function; if it fails, raise an error that names its purpose."""
         status = getattr(self._functions, f"cublasLt{name}")(*args)
         if status:
             raise DeviceError(
@@ -407,7 +407,7 @@ class Products:
         self._workspace: Any = None
 
     def finished(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None]:
-        """Return what computes ``x @ y`` and an ending into arrays."""
+        """Return a function that writes ``x @ y`` and an ending to arrays."""
         found = self.prepared(x, y, out, ending)
         if found is None:
             raise DeviceError(
@@ -417,7 +417,7 @@ class Products:
         return found
 
     def prepared(self, x: Any, y: Any, out: Any, ending: Ending) -> Callable[[], None] | None:
-        """Return what computes ``x @ y`` and an ending into arrays; None if cuBLASLt does not do that."""
+        """Return a function that writes ``x @ y`` and an ending to arrays; None if cuBLASLt has none."""
         form, (parts, vector, term, factor) = form_of(x, y, out), ending
         arrays = y, x, out if term is None else term, out, vector
         vectors = vector.strides[0] // vector.dtype.itemsize if vector is not None and vector.ndim > 1 else 0

@@ -546,7 +546,7 @@ AS_IN_EVERY_FIT = nullcontext()
 
 
 def statistics_of_one(model: ModelLike, batches: Batches, is_part: bool) -> AbstractContextManager[None]:
-    """Let a part of a stream that has a single row be normalized by running statistics, with a warning."""
+    """Normalize a part of a stream that has a single row by running statistics, with a warning."""
     is_needed = is_part and batches.n_samples == 1 and _needs_two_rows(model, batches)
     return _running_statistics(model) if is_needed else AS_IN_EVERY_FIT
 

@@ -351,7 +351,7 @@ class Bounds:
         return self._is_same(part, made.operands[0], DEEPEST)
 
     def _is_same(self, a: Any, b: Any, depth: int) -> bool:
-        """Tell whether two arrays are made alike from the same ones."""
+        """Tell whether two arrays are derived in the same way from the same arrays."""
         if a is b:
             return True
         first, second = self._made.get(id(a)), self._made.get(id(b))

@@ -176,7 +176,7 @@ class Ring:
     def turn(
         self, program: Compiled, n_rows: int, taken: Sequence[Taken], left: Left, *, is_plain: bool = True
     ) -> tuple[Callable[[], None], Callable[[], None], Callable[[], None]]:
-        """Return what issues the beginning of a block of steps on `n_rows` rows, each step, and its end."""
+        """Return functions that issue the beginning of a block, each step on `n_rows` rows, and its end."""
         # The end is one kernel with the last one of the program, unless the results are in other arrays
         # first.
         arrays = {"at": self._at, "ready": self._ready} | self._places()

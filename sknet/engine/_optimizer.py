@@ -495,7 +495,7 @@ def minimises_alike(model: ModelLike, optimizer: BaseOptimizer, loss: Loss, alph
 
 
 def _are_plainly_alike(one: object, other: object) -> bool:
-    """Tell whether two objects of sknet's own have the same plain attributes: then they do the same."""
+    """Tell whether two objects of sknet have the same plain attributes, and thus the same behavior."""
     kind = cast(Hashable, type(one))
     if type(one) is not type(other) or not _is_ours(kind):
         return False

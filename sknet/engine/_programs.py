@@ -199,7 +199,7 @@ class Programs:
 
 
 def made_of(model: ModelLike) -> tuple[Any, ...]:
-    """Return the objects that a step is made of, besides the network."""
+    """Return the objects besides the network from which a step is made."""
     flat, slots = model.memory.flat_buffers()
     return flat, *slots.values(), *model._hyper, model.precision, model.memory.stream
 

@@ -679,7 +679,7 @@ class Stack:
         return whole
 
     def _step_on(self, n_rows: int, outputs: Any) -> tuple[Callable[[], None], Issued]:
-        """Return what a block begins with, and each step, whose outputs go to an array, or to none."""
+        """Return functions that begin a block and make its steps, with outputs in an array or none."""
         key = n_rows, outputs is None
         memory, begin, issued = self._issued.get(key, (None, None, None))
         if issued is None or begin is None or memory is not outputs:

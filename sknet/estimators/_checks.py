@@ -525,7 +525,7 @@ def _counted_rows(y: Any, X: Any, ignored: int) -> Any:
 
 
 def taken_rows(array: Any, rows: Any) -> Any:
-    """Return some rows of what a user gave; None stays None."""
+    """Return some rows of an argument of `fit`; None stays None."""
     if isinstance(array, Sequences):
         return Sequences(taken_rows(array.X, rows), taken_rows(array.lengths, rows))
     if isinstance(array, RowsWithOffset):

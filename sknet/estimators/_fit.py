@@ -295,7 +295,7 @@ def are_same(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
 
 
 def are_plain_and_valid(estimator: Any) -> bool:
-    """Tell whether the recipe of the parameters, which cannot change in themselves, is known."""
+    """Tell whether the recipe of these immutable parameters is cached."""
     return are_same(_known.get(type(estimator), ((), None))[0], parameters_of(estimator))
 
 

@@ -413,7 +413,7 @@ def _compared(training: Training) -> tuple[Compared | None, bool]:
 
 
 def _warn_of_the_end(training: Training) -> None:
-    """Say that a training in parts has ended; nothing has been changed."""
+    """Warn that a training in parts has ended, and that nothing was changed."""
     name, last, best = (
         type(training.request.estimator).__name__,
         training.history.n_epochs,

@@ -600,7 +600,7 @@ class Inputs:
         return {name: x if x.dtype.kind == "f" else x.astype(kinds[name]) for name, x in X.items()}
 
     def dtypes(self, X: Any, dtype: Any) -> Any:
-        """Return in which dtype each input is computed with."""
+        """Return the dtype of each input in computations."""
         if not isinstance(X, dict):
             return X.dtype if self.integers else np.dtype(dtype)
         return {name: x.dtype if self.integers[name] else np.dtype(dtype) for name, x in X.items()}

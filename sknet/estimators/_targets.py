@@ -501,7 +501,7 @@ class OrderedTargets(ClassEncoder):
 
     @property
     def _places(self) -> Any:
-        """Number in the order of each of the sorted classes."""
+        """Rank of each of the sorted classes in the given order."""
         return np.argsort(np.searchsorted(self.classes, self.order))
 
     def encode(self, y: Any) -> Any:

@@ -654,7 +654,7 @@ class Trainer:
         return int(_num_samples(X))
 
     def total_weight(self, given: FitArguments) -> float:
-        """Return the weight of the rows that a fit is given, 1 each without weights, checked later."""
+        """Return the total weight of the rows of a fit, 1 each without weights; weights are checked later."""
         n_rows, weight = self.n_rows(given), given.sample_weight
         if weight is None:
             return n_rows
@@ -666,7 +666,7 @@ class Trainer:
         return total if 0 < total < np.inf else n_rows
 
     def batch_size(self, recipe: Recipe, n_samples: int) -> int:
-        """Return how many rows a step has, at most all."""
+        """Return the number of rows of a step, at most all."""
         batch_size = recipe.batch_size
         if not isinstance(batch_size, str) and batch_size > n_samples:
             warn_caller(
@@ -678,7 +678,7 @@ class Trainer:
 
 
 def rows_in_step(recipe: Recipe, n_samples: int) -> int:
-    """Return how many rows a step has, at most all."""
+    """Return the number of rows of a step, at most all."""
     batch_size = recipe.batch_size
     if isinstance(batch_size, str):
         is_ours = recipe.strict and isinstance(recipe.architecture, Perceptron)

@@ -281,7 +281,7 @@ def _has_a_single_row(stratify: Any) -> bool:
 
 
 def _have_every_class(labels: Any, training: Any, held_out: Any) -> bool:
-    """Tell whether the training has a row of each class, and the validation of each that has two."""
+    """Tell whether training rows have every class, and validation rows every class of two rows or more."""
     codes, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
     trained, tested = (np.bincount(codes[part], minlength=len(counts)) for part in (training, held_out))
     return bool(trained.all() and tested[counts > 1].all())
@@ -304,7 +304,7 @@ def _split_by_class(labels: Any, n_held_out: int, random_state: Any) -> Split:
 
 
 def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state: Any) -> Split:
-    """Return the training and validation rows that a user's split asks for."""
+    """Return the training and validation rows of a given split."""
     if hasattr(validation_split, "split"):
         seeded = _seeded(validation_split, random_state)
         pair = next(iter(seeded.split(X, y, groups)), None)

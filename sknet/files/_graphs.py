@@ -262,7 +262,7 @@ def _position(place: Any, n_known: int) -> int:
 
 
 def _of_tree(tree: Tree) -> list[Any]:
-    """Return a tree as nested lists, each of which begins with what it stands for."""
+    """Return a tree as nested lists, each of which begins with its kind."""
     if type(tree) is OutputIndex:
         return ["array", int(tree)]
     if isinstance(tree, (Tensor, Variable)) or is_array(tree):

@@ -80,7 +80,7 @@ def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
 
 
 def _check_fields(cls: type, values: Mapping[str, Any], *, is_partial: bool = False) -> None:
-    """Raise a ValueError unless values are what a class declares; a user's may have others, and lack some."""
+    """Raise a ValueError unless values are as declared; users' classes may have more or fewer fields."""
     ours = _ours(cast(Hashable, cls))
     if ours is not None:
         kept = Lazy if issubclass(ours, Lazy) else ours  # which has nothing of the ordinary class yet

@@ -308,7 +308,7 @@ class Lazy(Module):
 
 
 def _documented(doc: str, ordinary: str, left_out: str) -> str:
-    """Return a lazy class's docstring with the ordinary one's section on parameters, but for one."""
+    """Return the docstring of a lazy class with the parameters of the ordinary class, but for one."""
     found = re.search(r"^Parameters\n-+\n(?:.+\n)*", ordinary, re.MULTILINE)
     if found is None:
         return doc
@@ -526,7 +526,7 @@ class ModuleFactory:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the class or function."""
         return getattr(self._factory, "__name__", type(self._factory).__name__)
 
     def takes(self, name: str) -> bool:

@@ -159,7 +159,7 @@ class Registry:
             scope.updates[id(self), name] = value
 
     def _claim(self, name: str, registry: Mapping[str, Any]) -> None:
-        """Free a name for `registry`, so that it is in one place only."""
+        """Free a name for `registry`: each name is in one registry only."""
         if not isinstance(name, str) or not name or "." in name:
             raise ValueError(
                 f"a name in {type(self).__name__} must be a non-empty str without dots, got {shown(name)}"

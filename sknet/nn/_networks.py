@@ -292,7 +292,7 @@ def _mean_of_steps(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _mask(x: Any, lengths: Any) -> Tensor | None:
-    """Return which steps of sequences are no padding; None where all are."""
+    """Return a mask of the steps of sequences that are not padding; None if no step is."""
     if lengths is None:
         return None
     steps = ops.arange(x.shape[1], device=x.device)

@@ -531,7 +531,7 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
 
 
 def bound_parameter(parameter: T) -> "T | Tensor":
-    """Return what stands in for a parameter in the active scope."""
+    """Return the value that replaces a parameter in the active scope."""
     scope = current_scope()
     return parameter if scope is None else scope.values.get(id(parameter), parameter)
 

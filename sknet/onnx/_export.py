@@ -349,7 +349,7 @@ def _written(
 
 
 def _graph_inputs(module: GraphModule) -> Arrays:
-    """Return what a graph takes, for as many rows as its example had."""
+    """Return the inputs of a graph, for the number of rows of its example."""
     variables = module.graph.inputs[module.symbolic.n_values :]
     return {name: np.zeros(x.shape, x.dtype) for name, x in zip(module.input_names, variables, strict=True)}
 

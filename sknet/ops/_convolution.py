@@ -273,7 +273,7 @@ def convolution_work(equation: Any) -> Work:
 
 
 def _operands(name: str, x: Any, weight: Any, rank: int) -> tuple[Tensor, Tensor]:
-    """Return both as floating tensors of one dtype."""
+    """Return input and weight as floating tensors of one dtype."""
     x, weight = as_tensor(x), as_tensor(weight)
     check_floating(name, x)
     check_floating(name, weight)

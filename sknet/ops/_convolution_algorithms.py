@@ -83,7 +83,7 @@ class Columns(NamedTuple):
         return [((self.shares.n_rooms, self.shares.part * size), dtype) for size in sizes]
 
     def scratch_of_weight(self, dtype: Any) -> Arrays:
-        """Shape and dtype of those of `weight`."""
+        """Shape and dtype of the workspace of `weight`."""
         return self.scratch(dtype)
 
     # -- the maps -----------------------------------------------------------------------------

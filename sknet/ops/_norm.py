@@ -442,7 +442,7 @@ def _layer_scratch(x: Any, *_: Any, eps: float) -> list[tuple[Shape, np.dtype[An
 
 
 def _layer_gradient_scratch(g: Any, x: Any, w: Any, *, eps: float) -> list[tuple[Shape, np.dtype[Any]]]:
-    """Shape and dtype of these, and of sums over the rows of each group, for weight and bias."""
+    """Shape and dtype of numbers of each row, and of sums over rows of each group, for weight and bias."""
     rows, width = _rows(x)
     return [*_layer_scratch(x, eps=eps), ((2, -(-rows // (LAYER_GROUP * block_of(width))), width), x.dtype)]
 

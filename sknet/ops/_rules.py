@@ -46,7 +46,7 @@ def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> Shape
 
 
 def _kind(x: Any) -> Any:
-    """Return what a ufunc resolves dtypes from: a dtype, or the type of a weakly typed scalar."""
+    """Return the operand of a dtype resolution: a dtype, or the type of a weakly typed scalar."""
     if isinstance(x, bool):
         return np.dtype(bool)
     return type(x) if isinstance(x, (int, float)) else x.dtype

@@ -115,7 +115,7 @@ def _below(place: str, key: object) -> str:
 
 
 def _decoded(value: Any, arrays: "StoredArrays") -> Any:
-    """Put arrays, each of which is taken from `arrays`, into a value, and return it."""
+    """Return a value with the arrays that it names, each taken from `arrays`."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             if isinstance(item, (list, dict)):

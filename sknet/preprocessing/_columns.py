@@ -45,7 +45,7 @@ class Column(ABC):
         return self.values.dtype.kind in "OUT"
 
     def known_numbers(self) -> np.ndarray | None:
-        """Return the numbers of a series, without missing ones; None if it has others, or is no series."""
+        """Return the numbers of a series without missing values; None if it is no series of numbers."""
         array = self.array()
         return None if array.dtype.kind not in "iuf" else array[~np.isnan(array)]
 

@@ -76,7 +76,7 @@ class Table:
         return replace(self, numbers=self.numbers[rows], codes=self.codes[rows], sparse=sparse)
 
     def joined(self, other: "Table") -> "Table":
-        """Return these rows, and behind them those of another table."""
+        """Return a table of these rows followed by the rows of another table."""
         numbers = np.concatenate([self.numbers, other.numbers])
         codes = np.concatenate([self.codes, other.codes])
         if self.sparse is None:
@@ -672,7 +672,7 @@ def _dates(feature: Feature, column: Column) -> np.ndarray:
 
 
 def _of_texts(feature: Feature, column: Column) -> np.ndarray:
-    """Return the numbers or dates of texts; those that are none are missing, and a warning says so."""
+    """Return the numbers or dates of texts; other texts become missing values, with a warning."""
     assert feature.form is not None
     found: np.ndarray
     found, strange = read_column(column.array(), feature.kind, feature.form, feature.zone, feature.label)

@@ -179,12 +179,12 @@ def bare(text: str) -> str:
 
 
 def is_gone(level: Any) -> bool:
-    """Tell whether a level is missing, or a text that says so."""
+    """Tell whether a level is missing, or a text such as "NA"."""
     return level.strip().lower() in GONE if isinstance(level, str) else is_missing(level)
 
 
 def boolean_of(level: Any) -> Any:
-    """Return what a text such as "yes" means, None if it says that there is no value; others as they are."""
+    """Return a text such as "yes" as a boolean, None for a missing value; other texts as they are."""
     if not isinstance(level, str):
         return level
     text = level.strip().lower()
