@@ -125,15 +125,15 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
     return with_checked_lengths(codes, X.lengths, forward, has_steps=len(shape) > 1)
 
 
-def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
-    """Return the temperature for which the weighted log loss is smallest."""
+def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any, offset: Any = 0.0) -> float:
+    """Return the temperature of outputs, without their offset, for which the log loss is smallest."""
     from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
 
     likelihood = loss.likelihood
 
     def log_loss(logarithm: float) -> float:
         with no_grad(), np.errstate(under="ignore"):  # with low temperatures, what is certain has no loss
-            tempered = loss.tempered(Tensor(outputs), math.exp(logarithm))
+            tempered = loss.tempered(Tensor(outputs), math.exp(logarithm)) + offset
             return mean_loss_of(likelihood, tempered, Tensor(y), weight)
 
     # The loss is convex in the reciprocal of the temperature, so it has no second minimum.

@@ -15,6 +15,7 @@ from sknet.engine._scores import Gathered, may_wait
 from sknet.estimators._fit import DataSet, Request
 from sknet.estimators._inputs import on_host
 from sknet.estimators._scaling import Units
+from sknet.estimators._targets import Tempered
 from sknet.losses import Loss
 from sknet.losses._wrappers import Heads, Standardized, WithOffset, has_offset
 
@@ -56,9 +57,12 @@ def shifted_head(loss: Any, head: Head | None) -> Callable[[Tensor, Any], Tensor
 
     def of_both(output: Tensor, offset: Any) -> Tensor:
         # In float32, outputs would lose digits beside large offsets.
-        shifted, dtype = loss.shifted(ops.astype(output, np.float64), offset), output.dtype
-        if head is not None:
-            shifted, dtype = head(shifted), head(Tensor(np.zeros((1, output.shape[1]), dtype))).dtype
+        z, link, dtype = ops.astype(output, np.float64), head, output.dtype
+        if isinstance(link, Tempered):  # known log odds are no less certain where a network is overconfident
+            z, link = link.tempered(z, link.temperature), link.link
+        shifted = loss.shifted(z, offset)
+        if link is not None:
+            shifted, dtype = link(shifted), link(Tensor(np.zeros((1, output.shape[1]), dtype))).dtype
         return ops.astype(shifted, dtype)
 
     return of_both

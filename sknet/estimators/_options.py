@@ -261,9 +261,9 @@ class NamedOptions(BaseNet):
         weight 1; "balanced" gives all classes the same total weight.
     calibrate : {"temperature", "conformal"} or None, default=None
         Calibration by the validation rows, which it requires. "temperature" divides the outputs by the
-        temperature that minimizes their log loss, which changes probabilities but not `predict`. "conformal"
-        sizes the sets of `predict_set` (classifiers) or the intervals of `predict_interval` (regressors) by
-        these rows.
+        temperature that minimizes their log loss, before an offset is added; without one, this changes
+        probabilities but not `predict`. "conformal" sizes the sets of `predict_set` (classifiers) or the
+        intervals of `predict_interval` (regressors) by these rows.
     early_stopping : bool or "auto", default="auto"
         Stop when the monitored metric does not improve on the validation rows, and restore the weights of the
         best epoch. Validation rows are a share `validation_fraction` of X, or those of `validation_split`, or

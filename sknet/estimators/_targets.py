@@ -33,6 +33,7 @@ from sknet.losses._wrappers import (
     InUnits,
     Standardized,
     WithOffset,
+    has_offset,
     row_of,
     without_offset,
 )
@@ -101,17 +102,26 @@ def check_classes(classes: Any) -> None:
 
 def tempered(link: Head, loss: Any, temperature: Any) -> Head:
     """Return a link of calibrated outputs."""
-    return link if temperature is None else _Tempered(link, loss.tempered, temperature)
+    return link if temperature is None else Tempered(link, loss.tempered, temperature)
 
 
 @dataclass(frozen=True)
-class _Tempered:
+class Tempered:
+    """A link of outputs divided by a temperature, to which an offset is added as it is."""
+
     link: Head
     tempered: Callable[[Tensor, Any], Tensor]
     temperature: Any
 
     def __call__(self, output: Tensor) -> Tensor:
         return self.link(self.tempered(output, self.temperature))
+
+
+def _decided(head: Head | None, loss: Any, temperature: Any) -> Head | None:
+    """Return what decides, of calibrated outputs where that decides otherwise."""
+    if temperature is None or not (isinstance(loss, Averaged) or has_offset(loss)):
+        return head
+    return tempered(head or as_tensor, loss, temperature)
 
 
 IGNORED = -1  # the number of a label that is ignored, of which no class has it
@@ -202,7 +212,8 @@ class ClassEncoder(ABC):
 
     def deciding(self, loss: Loss, temperature: Any = None) -> Head | None:
         """Return the function from outputs to decisions for a `loss`; None where outputs are decisions."""
-        return tempered(loss.deciding(self.task), loss, temperature) if isinstance(loss, Averaged) else None
+        head = loss.deciding(self.task) if isinstance(loss, Averaged) else None
+        return _decided(head, loss, temperature)
 
     def probable(self, link: Head, loss: Loss) -> Head:
         """Return a link of the loss, such as its `predict`, with a column for each class."""
@@ -513,13 +524,13 @@ class OrderedTargets(ClassEncoder):
         return decision.argmax(axis=1)
 
     def deciding(self, loss: Any, temperature: Any = None) -> Head | None:
-        is_averaged = isinstance(loss, Averaged)
         if len(self.classes) > 2:
-            head = self.probable(loss.log_predict, loss)
-            return tempered(head, loss, temperature) if is_averaged else head
-        if is_averaged:
-            return tempered(_Odds(self.probable(loss.log_predict, loss)), loss, temperature)
-        return None if self._is_sorted else ops.negative
+            head: Head | None = self.probable(loss.log_predict, loss)
+        elif isinstance(loss, Averaged):
+            head = _Odds(self.probable(loss.log_predict, loss))
+        else:
+            head = None if self._is_sorted else ops.negative
+        return _decided(head, loss, temperature)
 
     def decisions(self, decision: Any) -> Any:
         return decision[:, 0] if len(self.classes) == 2 else decision
@@ -948,4 +959,4 @@ def prediction_of(predictor: Any, kind: str, coverage: Any = None, *, numbered: 
     link = getattr(loss, LINKS[kind])
     if targets.task == "regression":
         return kind, link, targets.decode
-    return kind, targets.probable(tempered(link, loss, predictor._temperature), loss), targets.per_column
+    return kind, tempered(targets.probable(link, loss), loss, predictor._temperature), targets.per_column

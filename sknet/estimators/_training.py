@@ -360,15 +360,15 @@ def temperature_of(training: Training) -> Any:
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
     loss: Any = without_offset(training.loss)
-    outputs, y = split_outputs(training.loss, outputs, y)
+    offset, y = split_outputs(training.loss, np.zeros_like(outputs), y)
     if weight is not None and 1 < weight.ndim < outputs.ndim:  # a weight for each position of a sequence
-        outputs = outputs.reshape(-1, outputs.shape[-1])
+        outputs, offset = (z.reshape(-1, outputs.shape[-1]) for z in (outputs, offset))
         y, weight = y.reshape(-1), weight.reshape(-1)
     if not isinstance(loss, Columns):
-        return best_temperature(loss, outputs, y, weight)
-    each = enumerate(loss.parts(outputs))
+        return best_temperature(loss, outputs, y, weight, offset)
+    each = enumerate(zip(loss.parts(outputs), loss.parts(offset), strict=True))
     of_column = [weight] * y.shape[1] if weight is None or weight.ndim == 1 else weight.T
-    return tuple(best_temperature(loss.loss, part, y[:, k], of_column[k]) for k, part in each)
+    return tuple(best_temperature(loss.loss, z, y[:, k], of_column[k], own) for k, (z, own) in each)
 
 
 class StoppingInParts(EarlyStopping):

@@ -1,6 +1,7 @@
 """Offsets: numbers that are added to the outputs of a network before the link of its loss."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -91,6 +92,11 @@ CASES = {
     ),
     "members": (lambda **p: MLPRegressor(loss="poisson", n_members=3, bootstrap=True, **p), COUNTS, LOG),
     "classifying members": (lambda **p: MLPClassifier(n_members=2, **p), THREE, MARGINS),
+    "calibrated": (
+        lambda **p: MLPClassifier(calibrate="temperature", **p | {"early_stopping": True}),
+        THREE,
+        MARGINS,
+    ),
 }
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "predict_quantiles")
 
@@ -185,7 +191,7 @@ def test_a_constant_shifts_the_bias(case):
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "calibrated"])  # to its decisions
 def test_zeros_are_no_offset(case):
     make, y, offset = CASES[case]
     plain = make(**SMALL).fit(X, y)
@@ -234,7 +240,7 @@ def test_outputs_and_offsets_make_predictions():
 # -- fits --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "members" not in case])
+@pytest.mark.parametrize("case", [case for case in CASES if not re.search("members|calibrated", case)])
 def test_held_out_rows_are_scored_with_their_offset(case):
     make, y, offset = CASES[case]
     training, held_out = slice(0, 160), slice(160, None)
@@ -294,7 +300,58 @@ def test_parts_and_warm_starts():
     assert stream.score(X, LABELS, offset=MARGIN) > 0.5
 
 
-def test_second_training_calibration_and_sampler():
+CALIBRATED = {
+    "calibrate": "temperature",
+    "validation_split": (np.arange(160), np.arange(160, N)),
+    "early_stopping": True,
+    "max_iter": 30,
+}
+
+
+def test_temperatures_divide_outputs_but_no_offsets():
+    net = MLPClassifier(**SMALL | CALIBRATED).fit(X, THREE, offset=MARGINS)
+    rows, scale = slice(160, None), net.temperature_
+    raw = clone(net).set_params(calibrate=None).fit(X, THREE, offset=MARGINS).decision_function(X)
+    codes, grid = np.searchsorted(net.classes_, THREE[rows]), np.geomspace(0.05, 20.0, 4001)
+    losses = [-log_softmax(raw[rows] / t + MARGINS[rows], axis=1)[np.arange(80), codes].mean() for t in grid]
+    assert abs(scale - 1.0) > 0.1
+    assert scale == pytest.approx(grid[np.argmin(losses)], rel=0.01)
+    z = raw / scale + MARGINS
+    np.testing.assert_allclose(net.predict_proba(X, offset=MARGINS), softmax(z, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(net.decision_function(X, offset=MARGINS), z, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net.decision_function(X), raw / scale, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(net.predict(X, offset=MARGINS), net.classes_[z.argmax(axis=1)])
+
+
+@pytest.mark.parametrize("loss", ["log_loss", Ordinal()], ids=["log_loss", "ordinal"])
+@pytest.mark.parametrize(
+    ("y", "offset"),
+    [(THREE, MARGINS), (LABELS, MARGIN), (np.c_[THREE, LABELS], np.c_[MARGINS, -MARGIN, MARGIN])],
+    ids=["three", "two", "columns"],
+)
+@pytest.mark.parametrize("members", [1, 2])
+def test_calibrated_classes_are_the_most_probable_beside_offsets(y, offset, loss, members):
+    if isinstance(loss, Ordinal):
+        if y.ndim == 2:
+            return  # ordered classes are of one column
+        offset = offset[:, :2] if offset.ndim == 2 else offset
+    net = MLPClassifier(loss=loss, n_members=members, **SMALL | CALIBRATED).fit(X, y, offset=offset)
+    plain = clone(net).set_params(calibrate=None).fit(X, y, offset=offset)
+    found, frozen = net.predict_proba(X, offset=offset), net.freeze()
+    assert (np.hstack(found) != np.hstack(plain.predict_proba(X, offset=offset))).any()
+    several = found if isinstance(found, list) else [found]
+    labels = net.predict(X, offset=offset).reshape(N, -1)
+    for k, probable in enumerate(several):
+        classes = net.classes_[k] if isinstance(found, list) else net.classes_
+        np.testing.assert_array_equal(labels[:, k], classes[probable.argmax(axis=1)])
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        kept, own = (np.hstack(getattr(each, name)(X, offset=offset)) for each in (frozen, net))
+        np.testing.assert_array_equal(kept, own)
+    shifted = net.predict_log_proba(X, offset=np.asarray(offset) * 0.0)
+    np.testing.assert_allclose(np.hstack(shifted), np.hstack(net.predict_log_proba(X)), rtol=1e-5, atol=1e-6)
+
+
+def test_second_training_and_sampler():
     options = SMALL | {"early_stopping": True}
     refit = MLPRegressor(loss="poisson", refit_on_all=True, **options)
     refit.fit(
@@ -302,15 +359,6 @@ def test_second_training_calibration_and_sampler():
     )
     assert refit.refit_history_.n_epochs > 0
     assert refit.score(X, COUNTS, offset=LOG) > refit.score(X, COUNTS)
-    calibrated = MLPClassifier(
-        calibrate="temperature", validation_split=(np.arange(160), np.arange(160, N)), **options
-    )
-    calibrated.fit(X, THREE, offset=MARGINS)
-    held_out, grid = slice(160, None), np.geomspace(0.05, 20.0, 4001)
-    raw = calibrated.set_params(calibrate=None).decision_function(X[held_out], offset=MARGINS[held_out])
-    codes = np.searchsorted(calibrated.classes_, THREE[held_out])
-    losses = [-log_softmax(raw / t, axis=1)[np.arange(len(raw)), codes].mean() for t in grid]
-    assert calibrated.temperature_ == pytest.approx(grid[np.argmin(losses)], rel=0.01)
     sampled = MLPClassifier(sampler="balanced", **SMALL).fit(X, LABELS, offset=MARGIN)
     assert sampled.score(X, LABELS, offset=MARGIN) > 0.5
 
