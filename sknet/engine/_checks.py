@@ -162,7 +162,7 @@ def check_ranges(X: Any, dtypes: Any) -> None:
         check_range(X, dtypes, "X")
 
 
-def check_total(weight: Any, dtype: Any, name: str = "sample_weight") -> float:
+def check_total(weight: Any, dtype: Any) -> float:
     """Return the sum of absolute weights; raise a ValueError if a dtype does not hold it, or its inverse."""
     kind = np.dtype(dtype)
     if type(weight) is not np.ndarray or not weight.size or weight.dtype.kind != "f" or kind.kind != "f":
@@ -175,7 +175,7 @@ def check_total(weight: Any, dtype: Any, name: str = "sample_weight") -> float:
     if not float(limits.tiny) / float(limits.eps) <= total <= float(limits.max) * float(limits.eps):
         size, way = ("large", "Divide") if total > 1 else ("small", "Multiply")
         what = f"{size} for {kind}: the loss is divided by their sum, which is {total:.3g}"
-        raise ValueError(_message(name, low, high, what, kind, way))
+        raise ValueError(_message("sample_weight", low, high, what, kind, way))
     return total
 
 

@@ -8,8 +8,6 @@ from sknet.compile import Equation
 from sknet.onnx._elementwise import broadcast_shape, common, expression, sliced
 from sknet.onnx._writer import Value, Writer, row
 
-__all__: list[str] = []
-
 
 @row("matmul")
 def _matmul(w: Writer, equation: Equation, *operands: Value) -> Value:

@@ -11,8 +11,6 @@ from sknet.core import as_tensor
 from sknet.exceptions import LoadError
 from sknet.onnx._reading import Flag, ints, known, operator
 
-__all__: list[str] = []
-
 # Operators without attributes.
 PLAIN: dict[str, Callable[..., Any]] = {
     "Abs": ops.abs,

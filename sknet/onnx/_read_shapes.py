@@ -11,8 +11,6 @@ from sknet.exceptions import LoadError
 from sknet.onnx._read_elementwise import flattened
 from sknet.onnx._reading import Flag, are_known, ints, known, operator
 
-__all__: list[str] = []
-
 
 @operator("Shape")
 def _shape(x: Any, *, start: int = 0, end: int | None = None) -> Any:

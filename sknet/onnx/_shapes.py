@@ -12,8 +12,6 @@ from sknet.exceptions import CaptureError
 from sknet.onnx._elementwise import common
 from sknet.onnx._writer import Value, Writer, row
 
-__all__: list[str] = []
-
 END = np.iinfo(np.int64).max
 
 
