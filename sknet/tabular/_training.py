@@ -65,15 +65,20 @@ class LevelVectors(nn.Module):
             at = stop
         return ops.concat([*parts, x[..., at:]], axis=-1)
 
-    def weights(self, weight: Any) -> Tensor:
-        """Return the weights of the input, of shape (n_features, n), that `weight` of the output makes."""
+    def weights(self, weight: Any, factors: Any = None) -> Tensor:
+        """Return the weights of the input, of shape (n_features, n), that those of the output make."""
+        # Each part is multiplied by its factors, if there are any, to be written to its place at once.
+
+        def part(start: int, stop: int | None) -> Any:
+            return weight[start:stop] if factors is None else weight[start:stop] * factors[start:stop]
+
         parts, at, place = [], 0, 0
         for table, (start, stop) in zip(self.tables, self.spans, strict=True):
             first = place + start - at
             last = first + table.out_features
-            parts += [weight[place:first], table.weight @ weight[first:last]]
+            parts += [part(place, first), table.weight @ part(first, last)]
             at, place = stop, last
-        return ops.concat([*parts, weight[place:]])
+        return ops.concat([*parts, part(place, None)])
 
     def directions(self, of_inputs: np.ndarray) -> np.ndarray:
         """Return the directions of the columns of the output."""
@@ -151,7 +156,10 @@ class TabularNet(nn.Module):
         factors: Any = self.body[0].in_features ** -0.5
         if self.scale is not None:
             factors = self.scale.weight[:, np.newaxis] * factors
-        weights = [layer.effective(layer.weight * factors) for layer in (self.body[0], self.skip)]
+        layers = self.body[0], self.skip
+        if self.vectors is not None and not self.is_monotonic:
+            return [self.vectors.weights(layer.weight, factors) for layer in layers]
+        weights = [layer.effective(layer.weight * factors) for layer in layers]
         return weights if self.vectors is None else [self.vectors.weights(weight) for weight in weights]
 
     def rest(self, hidden: Tensor, skipped: Tensor) -> Tensor:
