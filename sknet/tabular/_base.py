@@ -71,6 +71,7 @@ from sknet.tabular._members import (
     KINDS,
     MANY_ROWS,
     NEIGHBORS,
+    OF_ALL_FOLDS,
     Fold,
     Job,
     Members,
@@ -450,7 +451,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return the jobs, longest first; seeds do not depend on that order."""
         jobs = []
         for kind, setting in task.settings.items():
-            own = [of_all_folds(folds, task.table.n_rows)] if kind == NEIGHBORS else folds
+            own = [of_all_folds(folds, task.table.n_rows)] if kind in OF_ALL_FOLDS else folds
             for i, rows in enumerate(own):
                 seeds = random_state.randint(np.iinfo(np.int32).max, size=1 + setting.per_fold)
                 jobs.append(Job(kind, i, rows, tuple(seeds.tolist())))
@@ -505,9 +506,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         ordered = choice.ordered(jobs)
         fits = [partial(self._trained, task, job, begun, progress, choice) for job in ordered]
         notes = [
-            f"in the {job.kind} of all folds"
-            if job.kind == NEIGHBORS
-            else f"in the {job.kind} members of fold {job.fold}, counted from 0"
+            f"in the {job.kind} of {job._place}"
+            if job._is_of_all_folds
+            else f"in the {job.kind} members of {job._place}, counted from 0"
             for job in ordered
         ]
         try:
@@ -529,7 +530,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             columns=self.columns,
             piecewise=setting.piecewise,
             n_bins=setting.n_bins,
-            value_means=job.kind != NEIGHBORS,
+            value_means=not job._is_of_all_folds,
             target_type="regression" if self._numeric_targets else "classification",
             sparse_output=task.schema.is_sparse,
         )
@@ -537,7 +538,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             unfitted, self, task.schema, task.table, task.target, random_state, training, task.directions
         )
         is_host = self.device is None or Device(self.device).kind == "cpu"
-        is_coded = is_host and reads_codes(task.table) and job.kind != NEIGHBORS
+        is_coded = is_host and reads_codes(task.table) and not job._is_of_all_folds
         blocks = encoder.plan.blocks if is_coded else ()
         known = encoded_rows(encoder, task.table, training, fitted, blocks)
         beside = 0 if task.schema.is_sparse else known.nbytes
@@ -552,7 +553,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         """Return the training of a member, which has not begun."""
         encoder, own, others = rows
         setting, device = task.settings[job.kind], self.device or "cpu"
-        if job.kind == NEIGHBORS:
+        if job._is_of_all_folds:
             return NeighborTraining(setting, own, others, task.loss, task.n_outputs, seed, device=device)
         return Training(
             setting,
@@ -607,9 +608,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         known = {kind: output[rows] / counts[kind][rows] for kind, output in outputs.items()}
         weight = deciding(None if task.weight is None else task.weight[rows])
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
-        if mix.weights.get(NEIGHBORS) == 0.0:  # they would hold the rows of the fit for nothing
-            mix = mix.without(NEIGHBORS)
-            trained = [members for job, members in zip(jobs, trained, strict=True) if job.kind != NEIGHBORS]
+        # Members of all folds would hold the rows of the fit for nothing.
+        mix = mix.without({kind for kind in OF_ALL_FOLDS if mix.weights.get(kind) == 0.0})
+        trained = [own for job, own in zip(jobs, trained, strict=True) if job.kind in mix.weights]
         self._schema, self._loss_function = task.schema, task.loss
         self.members_ = [member for members in trained for member, _ in members]
         self.encoder_ = [members[0][0].encoder for members in trained]
@@ -870,8 +871,9 @@ def _rows(kind: str, members: Sequence[Member]) -> Iterator[LayerRow]:
 
 def _counts(members: Sequence[Member], mix: Mix, kind: str) -> str:
     n_folds = len({member.fold for member in members})
-    folds = "all folds" if kind == NEIGHBORS else f"{n_folds} folds" if n_folds > 1 else "one fold"
-    said = f"{len(members)} {'of' if kind == NEIGHBORS else 'in'} {folds}, weight {mix.weights[kind]:.2g}"
+    folds = f"in {n_folds} folds" if n_folds > 1 else "in one fold"
+    folds = f"of {members[0]._place}" if members[0]._is_of_all_folds else folds
+    said = f"{len(members)} {folds}, weight {mix.weights[kind]:.2g}"
     temperature = mix.temperatures[kind]
     return said if temperature == 1.0 else f"{said}, temperature {temperature:.3g}"
 

@@ -16,7 +16,7 @@ from sknet.callbacks import Callback, FitView
 from sknet.callbacks._callback import Answer
 from sknet.callbacks._logging import shared_bar
 from sknet.engine._scheduler import n_threads_for
-from sknet.tabular._members import MANY_ROWS, NEIGHBORS, Job, Setting, Task
+from sknet.tabular._members import MANY_ROWS, Job, Setting, Task
 from sknet.tabular._predicting import Mix, badness, deciding, mixed
 from sknet.tabular._training import Member
 
@@ -185,7 +185,8 @@ class Choice:
         if not self._decides:
             settings = self._task.settings.items()
             work = {kind: each.per_fold * each.epochs * work_of(each) for kind, each in settings}
-            return sorted(jobs, key=lambda job: -work[job.kind])
+            # Members of all folds compare each row with thousands: they take as long as the largest networks.
+            return sorted(jobs, key=lambda job: (not job._is_of_all_folds, -work[job.kind]))
         return sorted(jobs, key=lambda job: (job.fold != self._fold) + self.may_drop(job))
 
     def may_drop(self, job: Job) -> bool:
@@ -287,10 +288,9 @@ class Progress:
         return f"member {self._n_ended}/{self._n_members}"
 
     def _line(self, member: Member, seconds: float) -> str:
-        where = "all folds" if member.kind == NEIGHBORS else f"fold {member.fold}"
         left = (time.monotonic() - self._began) * (self._works - self._done) / self._done
         return (
-            f"Member {self._n_ended} of {self._n_members} ({member.kind}, {where}), "
+            f"Member {self._n_ended} of {self._n_members} ({member.kind}, {member._place}), "
             f"loss = {member.history['loss'][-1]:.8f}, time = {seconds:.3f} s, left = {left:.0f} s"
         )
 

@@ -15,7 +15,7 @@ from sknet.engine._network import in_chunks, network_of
 from sknet.engine._scheduler import run_in_threads
 from sknet.losses import Loss
 from sknet.preprocessing._schema import Schema, Table
-from sknet.tabular._members import NEIGHBORS, Job, Task
+from sknet.tabular._members import Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
 from sknet.tabular._training import Member
 
@@ -34,7 +34,7 @@ def permutation_importances(
 ) -> np.ndarray:
     """Return how much the loss of held-out rows rises without each column, as shares of the sum."""
     # In some held-out rows of each fold, the values of a column are replaced by those of other ones of them.
-    of_folds = [job for job in jobs if job.kind != NEIGHBORS]
+    of_folds = [job for job in jobs if not job._is_of_all_folds]
     jobs_of = {job.fold: [each for each in of_folds if each.fold == job.fold] for job in of_folds}
     work = [
         partial(_rises_in, task, own, counted([each for each in members if _is_of(each, fold)], mix))
@@ -46,13 +46,13 @@ def permutation_importances(
 
 
 def _is_of(member: Member, fold: int) -> bool:
-    return member.fold == fold or member.kind == NEIGHBORS
+    return member.fold == fold or member._is_of_all_folds
 
 
 def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np.ndarray:
     """Return the rises of the loss of held-out rows of a fold, summed over these."""
     held_out, random_state = jobs[0].rows[1], np.random.RandomState(jobs[0].seeds[0])
-    is_slow = any(member.kind == NEIGHBORS for member, _ in members)  # which are compared with all rows
+    is_slow = any(member._is_of_all_folds for member, _ in members)  # which are compared with all rows
     n_rows = min(_affordable(task, jobs, SLOWER if is_slow else 1), len(held_out))
     rows = random_state.choice(held_out, n_rows, replace=False)
     donors = random_state.choice(held_out, n_rows, replace=False)

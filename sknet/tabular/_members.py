@@ -78,7 +78,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 KINDS = tuple(RECIPES)
-NEIGHBORS = "neighbors"  # of all folds together
+NEIGHBORS = "neighbors"
+OF_ALL_FOLDS = {NEIGHBORS}  # kinds with one member, which compares rows with those of all folds
 # With fewer rows, numbers have fewer bins: each is a column more that has to be told from chance.
 ROWS_PER_COLUMN = 5
 # Tables with fewer rows have smaller networks, bins of some rows each, and of several classes two smooth
@@ -256,7 +257,7 @@ def setting_of(
     recipe["n_bins"] = round(recipe["n_bins"] * min(1.0, n_rows / (ROWS_PER_COLUMN * max(n_columns, 1))))
     if recipe["n_bins"] < 2:
         recipe |= {"n_bins": 2, "piecewise": None}
-    if not isinstance(per_fold, str) and kind != NEIGHBORS:
+    if not isinstance(per_fold, str) and kind not in OF_ALL_FOLDS:
         recipe["per_fold"] = per_fold
     found = {**recipe, **decided}
     found["hidden_layer_sizes"] = tuple(int(size) for size in found["hidden_layer_sizes"])
@@ -365,8 +366,23 @@ def are_in(rows: np.ndarray, n_rows: int) -> bool:
     return not len(rows) or bool(rows.min() >= 0 and rows.max() < n_rows)
 
 
+class OfKind:
+    """A base of what belongs to a kind and a fold, or to a kind of all folds."""
+
+    kind: str
+    fold: int
+
+    @property
+    def _is_of_all_folds(self) -> bool:
+        return self.kind in OF_ALL_FOLDS
+
+    @property
+    def _place(self) -> str:
+        return "all folds" if self._is_of_all_folds else f"fold {self.fold}"
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(OfKind):
     kind: str
     fold: int
     rows: Fold

@@ -14,7 +14,7 @@ from sknet.engine import Model
 from sknet.engine._network import predict_rows
 from sknet.losses import LogLoss, Loss
 from sknet.optim import Adam
-from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, NEIGHBORS, Fold, Setting, Task
+from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, Fold, Setting, Task
 from sknet.tabular._predicting import badness, deciding
 from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_rows
 
@@ -173,7 +173,7 @@ def _model(network: TabularNet, like: Model) -> Model:
 
 def with_all_rows(member: Member, folds: list[Fold], task: Task) -> Member:
     """Return neighbors that compare with the rows of all folds, also held-out ones; others as they are."""
-    if member.kind != NEIGHBORS:
+    if not member._is_of_all_folds:
         return member
     own = np.unique(np.concatenate([rows for fold in folds for rows in fold]))
     own = own[own < len(task.target.y)]  # validation rows are behind these

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -185,10 +185,10 @@ class Mix:
     def factor(self, kind: str) -> float:
         return self.weights[kind] / self.temperatures[kind]
 
-    def without(self, kind: str) -> "Mix":
-        """Return the mix without a kind whose weight is 0."""
+    def without(self, kinds: Collection[str]) -> "Mix":
+        """Return the mix without kinds whose weights are 0."""
         parts = (self.weights, self.temperatures)
-        return Mix(*({name: value for name, value in part.items() if name != kind} for part in parts))
+        return Mix(*({name: value for name, value in part.items() if name not in kinds} for part in parts))
 
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         parts = [self.factor(kind) * outputs[kind] for kind, weight in self.weights.items() if weight]

@@ -27,7 +27,7 @@ from sknet.optim import BaseOptimizer
 from sknet.preprocessing._encodings import Crossed
 from sknet.preprocessing._native import NativeRows
 from sknet.preprocessing._schema import Table
-from sknet.tabular._members import Setting, are_in
+from sknet.tabular._members import OfKind, Setting, are_in
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -383,7 +383,7 @@ class Rows:
 
 
 @dataclass
-class Member:
+class Member(OfKind):
     """A network of an ensemble.
 
     Attributes
