@@ -52,16 +52,17 @@ def find_sums(
     columns = [columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]]
     paired = [i for i in np.argsort(gains[: len(bins)])[::-1].tolist() if usable[i]]
     candidates = _candidates(numbers, sorted(paired[:MOST_NUMBERS]))
+    binned = {each: _bins_of(_added(numbers, each)) for each in candidates}
     found: list[Sum] = []
     while candidates and len(found) < MOST_SUMS:
         left = _left_by(columns, y)
-        explained = {each: _explained(_bins_of(_added(numbers, each)), left) for each in candidates}
+        explained = {each: _explained(binned[each], left) for each in candidates}
         best = sorted(explained, key=lambda each: -explained[each])[:MOST_CANDIDATES]
         least = np.square(left).sum() * max(LEAST_GAIN, LEAST_SQUARES / len(rows))
         if not explained[best[0]] > max(least, LEAST_OF_ALL * np.square(y).sum()):
             break
         found.append(best[0])
-        columns.append(_bins_of(_added(numbers, best[0])))
+        columns.append(binned[best[0]])
         candidates = best[1:]
     return tuple(found)
 
@@ -79,7 +80,9 @@ def _filled(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _bins_of(values: np.ndarray) -> Bins:
     ordered = np.sort(values)
     edges = np.unique(ordered[len(values) * np.arange(1, N_BINS) // N_BINS])
-    indices = edges.searchsorted(values, side="right")
+    # As of `searchsorted`, many times faster for so few edges.
+    is_behind = (values >= edges[:, np.newaxis]).view(np.uint8)
+    indices = np.add.reduce(is_behind, axis=0, dtype=np.uint8).astype(np.intp)
     knots = np.concatenate([ordered[:1], edges, ordered[-1:]])
     widths = np.maximum(np.diff(knots), np.finfo(np.float64).tiny)
     return Bins(indices, (values - knots[indices]) / widths[indices], len(widths))
