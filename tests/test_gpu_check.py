@@ -30,6 +30,7 @@ from tools.gpu_check import (
 from tools.gpu_check._found import Found, Skipped
 from tools.gpu_check._machine import Machine
 from tools.gpu_check._stages import Results, Stage, run
+from tools.gpu_check._steps import TINY
 
 
 class Fake(Machine):
@@ -114,14 +115,9 @@ def test_one_device_is_not_two():
         _streams.two_devices(Machine("fake"))
 
 
-TINY = {"4-8-3": _steps.Configuration((4, 8, 3), 16, 2, 1, 4)}
-
-
-def test_networks(monkeypatch):
-    monkeypatch.setattr(_networks, "LONGEST", 2)  # on a GPU more launches make a time more certain
-    each = _steps.Configuration((4, 8, 3), 16, 2, 1, 4)
+def test_networks():
     with fake.sharing(200_000):
-        found = _networks.networks(Fake(), each, (1, 3), few=1, many=2, rounds=1)
+        found = _networks.networks(Fake(), **_stages.STAGES["networks"].small)
     assert not found.failures
     for count in (1, 3):
         assert set(found.figures[f"{count}, one launch"]) == {"fit", "launch", "launches"}
@@ -131,20 +127,19 @@ def test_networks(monkeypatch):
 @pytest.mark.parametrize("dtype", _stages.TIMED)
 def test_steps(dtype):
     with fake.counted() as counts:
-        found = _steps.steps(Fake(), TINY, side=16, rounds=1, dtype=dtype)
+        found = _steps.steps(Fake(), TINY, side=64, rounds=1, dtype=dtype)
     of_rates = {{"tf32x3": "tf32", "bfloat16": HALVES}.get(dtype, dtype)}
     assert set(counts.precisions) == {dtype} | of_rates
     assert not found.failures
     assert found.figures["rates"]["operations per second"] > 0
-    row = found.figures["4-8-3"]
+    row = found.figures["4-8-3, batch 16"]
     assert row["floor"] >= 8 * _roofline.NODE
     assert isinstance(row["sknet"], float)
     assert row["torch"].startswith("skipped: PyTorch")
 
 
 def test_levers():
-    images = _steps.Configuration((4, 16, 16), 8, 2, 1, 2)
-    found = _levers.levers(Fake(), TINY, ("float32",), rounds=1, images=images)
+    found = _levers.levers(Fake(), **_stages.STAGES["levers"].small)
     assert not found.failures
     timed = [key.rpartition(", ")[2] for key in found.figures]
     assert sorted(timed) == sorted(["float32", "float32", *_levers.LEVERS])
@@ -176,11 +171,11 @@ def test_kernels_of_a_step_are_those_of_more_epochs(monkeypatch):
     monkeypatch.setattr(_torch, "profiled", profiled)
     monkeypatch.setattr(_kernels, "fit", fit)
     found = _kernels.kernels(Fake(), TINY, dtypes=("tf32",))
-    kernels = found.figures["4-8-3, tf32, sknet"]
+    kernels = found.figures["4-8-3, batch 16, tf32, sknet"]
     assert list(kernels) == ["product", "loss"]
     assert kernels["product"] == pytest.approx((2, 4e-6))
     assert kernels["loss"] == pytest.approx((1, 2e-6))
-    assert found.figures["4-8-3, tf32, PyTorch, one graph"].startswith("skipped: PyTorch")
+    assert found.figures["4-8-3, batch 16, tf32, PyTorch, one graph"].startswith("skipped: PyTorch")
 
 
 def test_work_is_that_of_a_calculation_by_hand():
@@ -375,6 +370,20 @@ def test_a_stage_that_is_cut_off_leaves_the_others(path):
     with pytest.raises(KeyboardInterrupt):
         run(Fake(), Results(path), stages=stages)
     assert list(held(path)) == ["a"]
+
+
+def test_the_small_form_has_a_file_and_arguments_of_its_own(path, capsys):
+    stages = {"a": Stage(lambda machine, n=100: Found({"n": n}), "a", {"n": 1})}
+    run(Fake(), Results(path, is_small=True), stages=stages)
+    assert held(path)["a"]["figures"] == {"n": 1}
+    assert json.loads(path.read_text())["small"]
+    assert main(["--out", str(path)], Fake) == 1
+    assert "holds results of the other form" in capsys.readouterr().err
+    path.unlink()
+    run(Fake(), Results(path), stages=stages)
+    assert held(path)["a"]["figures"] == {"n": 100}
+    assert main(["--small", "--out", str(path)], Fake) == 1
+    assert "holds results of the other form" in capsys.readouterr().err
 
 
 def only(monkeypatch, **stages):

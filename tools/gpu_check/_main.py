@@ -19,8 +19,9 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[], Machine] 
     Parameters
     ----------
     arguments : sequence of str, optional
-        ``--out PATH``, the file of the results (gpu_check.json in the current folder), and ``--again NAME``,
-        a stage to repeat; by default those of the command line.
+        ``--out PATH``, the file of the results (gpu_check.json in the current folder), ``--again NAME``, a
+        stage to repeat, and ``--small``, all stages with tiny sizes, a trial of the check itself; by default
+        those of the command line.
     machine : callable, optional
         Returns what is checked; by default the first CUDA device.
 
@@ -45,9 +46,10 @@ def main(arguments: Sequence[str] | None = None, machine: Callable[[], Machine] 
     parser.add_argument(
         "--again", action="append", default=[], choices=STAGES, metavar="NAME", help="a stage to repeat"
     )
+    parser.add_argument("--small", action="store_true", help="all stages with tiny sizes: a trial")
     options = parser.parse_args(arguments)
     try:
-        results, here = Results(options.out), machine()
+        results, here = Results(options.out, options.small), machine()
         results.check_machine(here)
         run(here, results, tuple(options.again))
     except (DeviceError, ValueError, OSError) as error:

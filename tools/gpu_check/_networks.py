@@ -22,7 +22,6 @@ __all__ = ["COUNTS", "networks"]
 
 SMALL = "20-100-2, batch 256"
 COUNTS = (1, 132, 1000)
-LONGEST = 256  # steps of a launch that is timed by itself
 
 
 def networks(
@@ -32,13 +31,15 @@ def networks(
     few: int = 2,
     many: int = 6,
     rounds: int = 3,
+    longest: int = 256,
 ) -> Found:
-    """Time a step of some numbers of networks."""
+    """Time a step of some numbers of networks; a launch that is timed by itself has at most so many steps."""
     found = Found()
     for count in counts:
         for name, in_one in (("one launch", True), ("launches of each step", False)):
             key = f"{count}, {name}"
-            found.attempt(key, partial(seconds, machine, each, count, in_one, few, many, rounds))
+            epochs = few, many
+            found.attempt(key, partial(seconds, machine, each, count, in_one, epochs, rounds, longest))
     found.attempt("PyTorch", partial(of_torch, each))
     return found
 
@@ -49,11 +50,17 @@ def of_torch(each: Configuration) -> dict[str, float]:
 
 
 def seconds(
-    machine: Machine, each: Configuration, count: int, in_one: bool, few: int, many: int, rounds: int
+    machine: Machine,
+    each: Configuration,
+    count: int,
+    in_one: bool,
+    epochs: tuple[int, int],
+    rounds: int,
+    longest: int,
 ) -> dict[str, Any]:
     """Return the seconds of a step of all networks, in whole fits, and in a launch by itself."""
     X, y = each.data()
-    there = to_device(X, machine.device)
+    there, (few, many) = to_device(X, machine.device), epochs
 
     def fit(epochs: int) -> float:
         models = [_model(each, machine, seed) for seed in range(count)]
@@ -67,7 +74,7 @@ def seconds(
         more = [fit(many) - fit(few) for _ in range(rounds)]
         found = {"fit": statistics.median(more) / (each.n_batches * (many - few))}
         if made:
-            found |= {"launch": _of_launch(machine, each, count, made[-1]), "launches": len(made)}
+            found |= {"launch": _of_launch(machine, each, count, made[-1], longest), "launches": len(made)}
     return found
 
 
@@ -86,10 +93,10 @@ def _model(each: Configuration, machine: Machine, seed: int) -> Model:
     )
 
 
-def _of_launch(machine: Machine, each: Configuration, count: int, whole: Persistent) -> float:
+def _of_launch(machine: Machine, each: Configuration, count: int, whole: Persistent, longest: int) -> float:
     """Return the seconds of a step in launches of as many steps as an epoch has."""
     launch = partial(whole, each.n_batches, [0] * count, 0)
-    calls = max(1, LONGEST // each.n_batches)
+    calls = max(1, longest // each.n_batches)
     return per_call(launch, machine.synchronize, calls) / each.n_batches
 
 

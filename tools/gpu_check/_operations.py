@@ -27,9 +27,11 @@ MOST_FAILURES = 50  # that are written down; all are counted
 MOST_WORKERS = 8  # each of which has a context on the device
 
 
-def operations(machine: Machine, root: Path = ROOT, folder: str = FOLDER) -> Found:
+def operations(
+    machine: Machine, root: Path = ROOT, folder: str = FOLDER, pattern: str = "test_*.py"
+) -> Found:
     """Run the tests of a folder, file by file."""
-    files = sorted((root / folder).glob("test_*.py"), key=lambda file: (file.name == LONGEST, file.name))
+    files = sorted((root / folder).glob(pattern), key=lambda file: (file.name == LONGEST, file.name))
     if not files:
         raise Skipped(f"{root} has no tests in {folder}")
     if importlib.util.find_spec("pytest") is None:

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tools.gpu_check._machine import Machine
 from tools.gpu_check._networks import networks
 from tools.gpu_check._operations import operations
 from tools.gpu_check._products import products
-from tools.gpu_check._steps import steps
+from tools.gpu_check._steps import TINY, Configuration, steps
 from tools.gpu_check._streams import streams
 
 __all__ = ["STAGES", "TIMED", "Results", "Stage", "run"]
@@ -29,8 +29,9 @@ __all__ = ["STAGES", "TIMED", "Results", "Stage", "run"]
 class Stage:
     """A part of the check."""
 
-    function: Callable[[Machine], Found]
+    function: Callable[..., Found]
     what: str
+    small: Mapping[str, Any] = field(default_factory=dict)  # arguments of the small form
 
 
 def facts(machine: Machine) -> Found:
@@ -38,21 +39,56 @@ def facts(machine: Machine) -> Found:
     return Found(machine.facts())
 
 
+SMALL = {"configurations": TINY, "rounds": 1}
+STEPS = SMALL | {"side": 64}
 STAGES = {
     "facts": Stage(facts, "device, driver and libraries"),
-    "fits": Stage(fits, "whole fits against the CPU"),
-    "operations": Stage(operations, "each primitive, eager and compiled: the tests of a checkout"),
+    "fits": Stage(
+        fits, "whole fits against the CPU", {"names": ("classifier, tf32", "classifier, bfloat16", "images")}
+    ),
+    "operations": Stage(
+        operations,
+        "each primitive, eager and compiled: the tests of a checkout",
+        {"pattern": "test_scores.py"},
+    ),
     "streams": Stage(streams, "streams, devices, memory, events per step"),
-    "steps": Stage(steps, "time and launches of a step"),
-    "networks": Stage(networks, "time of a step of one and of many small networks"),
-    "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32"),
-    "kernels": Stage(kernels, "kernels of a step by name, count and time, beside PyTorch's graph"),
-    "levers": Stage(levers, "the same without one of the ways in which a step is made faster"),
-    "products": Stage(products, "each algorithm that the library offers for the products of steps"),
-    "errors": Stage(errors, "errors of products against float64"),
-    "steps-tf32x3": Stage(partial(steps, dtype="tf32x3"), "the same with three products in tf32 for one"),
+    "steps": Stage(steps, "time and launches of a step", STEPS),
+    "networks": Stage(
+        networks,
+        "time of a step of one and of many small networks",
+        {
+            "each": Configuration((4, 8, 3), 16, 2, 1, 4),
+            "counts": (1, 3),
+            "few": 1,
+            "many": 2,
+            "rounds": 1,
+            "longest": 2,
+        },
+    ),
+    "steps-tf32": Stage(partial(steps, dtype="tf32"), "the same with products in tf32", STEPS),
+    "kernels": Stage(
+        kernels,
+        "kernels of a step by name, count and time, beside PyTorch's graph",
+        {"configurations": TINY, "dtypes": ("float32",)},
+    ),
+    "levers": Stage(
+        levers,
+        "the same without one of the ways in which a step is made faster",
+        SMALL | {"dtypes": ("float32",), "images": Configuration((4, 16, 16), 8, 2, 1, 2)},
+    ),
+    "products": Stage(
+        products,
+        "each algorithm that the library offers for the products of steps",
+        {"configurations": TINY, "dtypes": ("float32",), "calls": 1},
+    ),
+    "errors": Stage(errors, "errors of products against float64", {"sizes": [(256, 300, 256)]}),
+    "steps-tf32x3": Stage(
+        partial(steps, dtype="tf32x3"), "the same with three products in tf32 for one", STEPS
+    ),
     "steps-bfloat16": Stage(
-        partial(steps, dtype="bfloat16"), "the same with products, and arrays between them, in bfloat16"
+        partial(steps, dtype="bfloat16"),
+        "the same with products, and arrays between them, in bfloat16",
+        STEPS,
     ),
 }
 # By precision.
@@ -62,17 +98,20 @@ TIMED = {"float32": "steps", "tf32": "steps-tf32", "tf32x3": "steps-tf32x3", "bf
 class Results:
     """The file of the results."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, is_small: bool = False) -> None:
+        self.path, self.is_small = path, is_small
         self.stages: dict[str, dict[str, Any]] = {}
         if path.exists():
             try:
-                self.stages = json.loads(path.read_text())["stages"]
+                held = json.loads(path.read_text())
+                self.stages = held["stages"]
                 self.is_done("facts")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(
                     f"{path} exists and holds no results of this command: write to another file by --out"
                 ) from error
+            if self.stages and held.get("small", False) is not is_small:
+                raise ValueError(f"{path} holds results of the other form: write to another file by --out")
 
     def is_done(self, name: str) -> bool:
         """Tell whether a stage has run to its end; one that raised has not."""
@@ -90,7 +129,8 @@ class Results:
     def keep(self, name: str, record: dict[str, Any]) -> None:
         """Write a stage's results down."""
         self.stages[name] = record
-        held = {"sknet": sys.modules["sknet"].__version__, "stages": self.stages}
+        form = {"small": True} if self.is_small else {}
+        held = {"sknet": sys.modules["sknet"].__version__, **form, "stages": self.stages}
         write_atomically(self.path, [json.dumps(held, indent=1, default=str).encode() + b"\n"])
 
     @property
@@ -109,18 +149,18 @@ def run(
             print(f"{name}: done before ({record['status']}); repeat it by --again {name}")
         else:
             print(f"{name}: {stage.what} ...", flush=True)
-            record = _record(stage, machine)
+            record = _record(stage, machine, results.is_small)
             results.keep(name, record)
             print(f"{name}: {record['status']}, {record['seconds']:.1f} s", flush=True)
         for line in _said(record):
             print(f"  {line}", flush=True)
 
 
-def _record(stage: Stage, machine: Machine) -> dict[str, Any]:
+def _record(stage: Stage, machine: Machine, is_small: bool) -> dict[str, Any]:
     """Run a stage; return what is written down."""
     started, record = time.perf_counter(), {}
     try:
-        found = stage.function(machine)
+        found = stage.function(machine, **(stage.small if is_small else {}))
         record = {"status": "failed" if found.failures else "passed", **asdict(found)}
     except Skipped as reason:
         record = {"status": "skipped", "reason": str(reason)}

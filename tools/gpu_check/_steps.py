@@ -15,7 +15,7 @@ from tools.gpu_check._machine import Machine
 from tools.gpu_check._roofline import work_of
 from tools.gpu_check._timed import epochs_of, per_call, per_step, quiet
 
-__all__ = ["CONFIGURATIONS", "Configuration", "fit", "fit_seconds", "steps"]
+__all__ = ["CONFIGURATIONS", "TINY", "Configuration", "fit", "fit_seconds", "steps"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ CONFIGURATIONS = {
     "784-1024-1024-10, batch 8,192": Configuration((784, 1024, 1024, 10), 8192, 8, 3, 28),
     "20-100-2, batch 256": Configuration((20, 100, 2), 256, 32, 3, 63),
 }
+TINY = {"4-8-3, batch 16": Configuration((4, 8, 3), 16, 2, 1, 4)}
 
 
 def steps(
