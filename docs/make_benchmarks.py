@@ -9,6 +9,7 @@ the files in ``docs/measured``, which the scripts of ``examples/benchmarks`` wri
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -65,6 +66,8 @@ RUNS = {
     "networks-gpu": Run("networks.py", arguments=("--device", "cuda"), needs_gpu=True),
 }
 
+DTYPES = "float32", "tf32", "tf32x3", "bfloat16"
+
 # What container images set, but users do not: with the first, each process compiles all of sknet again; with
 # the others, OpenBLAS multiplies with the kernels of another processor, at half the speed on some.
 NOT_OF_USERS = {"PYTHONDONTWRITEBYTECODE", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}
@@ -89,7 +92,35 @@ def measure(names: Sequence[str], data: Path | None) -> None:
 
 def tables() -> dict[tuple[str, str], Table]:
     """Return all tables by file and name."""
-    return {(name, key): table for name in RUNS for key, table in read(MEASURED / f"{name}.json")[1].items()}
+    found = {(name, key): table for name in RUNS for key, table in read(MEASURED / f"{name}.json")[1].items()}
+    for path in MEASURED.glob("gpu-check-*.json"):
+        found[path.stem, "steps"] = of_check(json.loads(path.read_text())["stages"])
+    return found
+
+
+def of_check(stages: Mapping[str, Any]) -> Table:
+    """Return microseconds of steps that `tools.gpu_check` measured; what it did not is left empty."""
+    columns = "sknet", "kernels of sknet", "PyTorch, one graph", "kernels of PyTorch"
+    table = Table("network, products in", dict.fromkeys(columns, ".0f"))
+    figures = {name: stage.get("figures", {}) for name, stage in stages.items()}
+    kernels = figures.get("kernels", {})
+    for name in [name for name in figures.get("steps", {}) if name != "rates"]:
+        for dtype in DTYPES:
+            row = figures.get("steps" if dtype == "float32" else f"steps-{dtype}", {}).get(name, {})
+            torch = row.get("torch")
+            found = [
+                row.get("sknet"),
+                _sum(kernels.get(f"{name}, {dtype}, sknet")),
+                torch["torch graph"] if isinstance(torch, dict) else None,
+                _sum(kernels.get(f"{name}, {dtype}, PyTorch, one graph")),
+            ]
+            table.rows[f"{name}, {dtype}"] = [None if x is None else 1e6 * x for x in found]
+    return table
+
+
+def _sum(kernels: Any) -> float | None:
+    """Return the seconds of all kernels of a step; None for a reason why there are none."""
+    return sum(seconds for _, seconds in kernels.values()) if isinstance(kernels, dict) else None
 
 
 def page() -> str:

@@ -72,6 +72,26 @@ def test_every_table_and_plot_is_on_the_page():
     assert set(re.findall(r"\{figure\} figures/(\S+)\.svg", text)) == drawn
 
 
+def test_what_a_check_of_a_gpu_has_not_measured_is_empty():
+    network = "20-100-2, batch 256"
+    steps = {"rates": {}, network: {"sknet": 6e-5, "torch": "skipped: PyTorch is not installed"}}
+    kernels = {
+        f"{network}, float32, sknet": {"map0": [2.0, 3e-5], "heads0": [1.0, 1e-5]},
+        f"{network}, float32, PyTorch, one graph": "skipped: PyTorch is not installed",
+    }
+    stages = {
+        "steps": {"figures": steps},
+        "steps-tf32": {"status": "raised"},
+        "kernels": {"figures": kernels},
+    }
+    assert list(make_benchmarks.of_check(stages).lines())[2:] == [
+        f"| {network}, float32 | 60 | 40 |  |  |",
+        *(f"| {network}, {dtype} |  |  |  |  |" for dtype in ("tf32", "tf32x3", "bfloat16")),
+    ]
+    checks = [json.loads(path.read_text()) for path in MEASURED.glob("gpu-check-*.json")]
+    assert not any(check.get("small") for check in checks)
+
+
 def test_tables_are_drawn():
     figures = pytest.importorskip("docs.extensions.figures", reason="the site's extensions need sphinx")
     for (name, key), table in make_benchmarks.tables().items():
