@@ -274,7 +274,7 @@ ADDED = {
     **{"encoder": None, "lr": None, "value_means": False, "n_members": 1, "bootstrap": False},
     **{"verbose": False, "embeddings": False, "target_dtype": "float64", "extrapolate": False},
     **{"base": None, "scales": None, "calibrate": None, "sampler": None, "monotonic_cst": None},
-    "neighbors": None,
+    **{"neighbors": None, "log_link": "auto"},
 }
 
 

@@ -78,6 +78,7 @@ PARTS = {
         "tabular",
         _base="BaseTabular",
         _frozen="FrozenTabularClassifier FrozenTabularRegressor Parts",
+        _log_link="ExpLink",
         _members="Job Members Setting Task",
         _neighbors="LogShares",
         _predicting="Mix",

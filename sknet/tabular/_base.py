@@ -67,6 +67,7 @@ from sknet.tabular._budget import (
 )
 from sknet.tabular._frozen import ENSEMBLE, FrozenTabular, Parts, check_ensemble
 from sknet.tabular._importances import attributions, permutation_importances
+from sknet.tabular._log_link import LogLinkTraining, mean_of, with_log_links
 from sknet.tabular._members import (
     KINDS,
     MANY_ROWS,
@@ -365,7 +366,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         n_known = len(known) if task.weight is None else np.count_nonzero(task.weight[known] > 0)
         if n_known < LEAST_ROWS:
             task.settings.pop(NEIGHBORS, None)
-        task = _with_sums(task, known)
+        task = _with_sums(with_log_links(task, known), known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
@@ -421,7 +422,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             columns = y.reshape(len(y), -1)
             units = standardize_targets(targets, loss, columns, weight, offset, "give it no scaling")
             targets.check_reported(loss)
-        encoded = targets.encode(y)
+        encoded, mean = targets.encode(y), None
+        if self._numeric_targets and offset is None and not getattr(self, "extrapolate", False):
+            mean = mean_of(targets, y, loss)
         loss = targets.trained(loss)
         loss.check_target(encoded, n_outputs=targets.n_outputs)
         kind = "regression" if self._numeric_targets else "classification"
@@ -445,7 +448,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             left = left_to_learn(loss, encoded)
             left = np.where(weight > 0, left, 0.0) if np.ndim(weight) == 2 else left
             target = target_of(left, "regression")
-        return Task(schema, table, target, encoded, weight, loss, n_outputs, settings, directions, offset)
+        return Task(
+            schema, table, target, encoded, weight, loss, n_outputs, settings, directions, offset, mean
+        )
 
     def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
         """Return the jobs, longest first; seeds do not depend on that order."""
@@ -555,7 +560,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         setting, device = task.settings[job.kind], self.device or "cpu"
         if job._is_of_all_folds:
             return NeighborTraining(setting, own, others, task.loss, task.n_outputs, seed, device=device)
-        return Training(
+        train: Any = Training
+        if setting.log_link:
+            assert task.mean is not None
+            train = partial(LogLinkTraining, task.mean)
+        return train(
             setting,
             own,
             others,

@@ -208,8 +208,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     each of `n_folds` folds, members of two kinds are trained on all rows that are not held out: smooth ones,
     small and strongly regularized, and sharp ones, larger and trained to convergence. The held-out rows
     determine the weights with which the kinds are mixed. Targets are standardized if the loss allows it, and
-    predictions stay within the range of the training targets, unless `extrapolate` is true. Where there are
-    50,000 rows or more, sharp members that gain nothing in the first fold are left out.
+    sharp members learn logarithms of means where effects of columns multiply. Predictions stay within the
+    range of the training targets, unless `extrapolate` is true. Where there are 50,000 rows or more, sharp
+    members that gain nothing in the first fold are left out.
 
     Parameters
     ----------

@@ -32,6 +32,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.02,
         "label_smoothing": 0.0,
         "keep": "best",
+        "log_link": False,
         "batch_size": 256,
         "embeddings": False,
         "piecewise": "tree",
@@ -54,6 +55,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.0,
         "label_smoothing": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "keep": "last",
+        "log_link": {"binary": False, "multiclass": False, "regression": "auto"},
         "batch_size": {"binary": 256, "multiclass": 256, "regression": 128},
         "embeddings": True,
         "piecewise": "both",
@@ -71,6 +73,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.0,
         "label_smoothing": 0.0,
         "keep": "last",
+        "log_link": False,
         "batch_size": 256,
         "embeddings": False,
         "piecewise": None,
@@ -121,6 +124,10 @@ class Members(ParameterObject):
         Label smoothing of classification with log loss.
     keep : {"best", "last", "auto"}, default="auto"
         The weights to keep: of the epoch with the lowest loss of held-out rows, or of the last.
+    log_link : bool or "auto", default="auto"
+        Whether networks learn the logarithm of the mean, by the Poisson deviance, where squared errors of
+        one target that is never below 0 are minimized. "auto" is true for sharp ones if, in 1,000 rows or
+        more, effects of columns on the mean multiply rather than add up, as those on prices and counts do.
     batch_size : int or "auto", default="auto"
         Rows per batch.
     embeddings : bool or "auto", default="auto"
@@ -148,6 +155,7 @@ class Members(ParameterObject):
         "weight_decay": _auto(Interval(Real, 0, None, closed="left")),
         "label_smoothing": _auto(Interval(Real, 0, 1, closed="left")),
         "keep": [StrOptions({"best", "last", "auto"})],
+        "log_link": _auto("boolean"),
         "batch_size": _auto(Interval(Integral, 1, None, closed="left")),
         "embeddings": _auto("boolean"),
         "piecewise": [StrOptions({"both", "tree", "quantile", "auto"}), None],
@@ -166,6 +174,7 @@ class Members(ParameterObject):
         weight_decay: float | str = "auto",
         label_smoothing: float | str = "auto",
         keep: str = "auto",
+        log_link: bool | str = "auto",
         batch_size: int | str = "auto",
         embeddings: bool | str = "auto",
         piecewise: str | None = "auto",
@@ -180,6 +189,7 @@ class Members(ParameterObject):
         self.weight_decay = weight_decay
         self.label_smoothing = label_smoothing
         self.keep = keep
+        self.log_link = log_link
         self.batch_size = batch_size
         self.embeddings = embeddings
         self.piecewise = piecewise
@@ -188,7 +198,7 @@ class Members(ParameterObject):
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of the members of one kind in a fit: `Members` without "auto"."""
+    """Settings of the members of one kind: `Members` without "auto", but for the log link at first."""
 
     per_fold: int
     hidden_layer_sizes: tuple[int, ...]
@@ -199,6 +209,7 @@ class Setting:
     weight_decay: float
     label_smoothing: float
     keep: str
+    log_link: bool | str
     batch_size: int
     embeddings: bool
     piecewise: str | None
@@ -397,6 +408,8 @@ class Job(OfKind):
 class Task:
     """The data and settings that all members of a fit share."""
 
+    # The mean is that of one target in standard deviations, if squared errors are minimized.
+
     schema: Schema
     table: Table
     target: Target
@@ -407,6 +420,7 @@ class Task:
     settings: dict[str, Setting]
     directions: np.ndarray | None = None
     offset: np.ndarray | None = None
+    mean: float | None = None
     _stored_fields = {
         "y": np.ndarray,
         "offset": [np.ndarray, None],

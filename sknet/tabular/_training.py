@@ -1,6 +1,6 @@
 """Training one member: its network, its rows, and the fit on all rows but those that its fold holds out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet import nn, ops
 from sknet._config import native_core
-from sknet._fields import COUNT, Named
+from sknet._fields import ABSENT, COUNT, Named
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
@@ -98,7 +98,11 @@ class TabularNet(nn.Module):
         "scale": [Named("Scale"), None],
         "body": Named("Sequential"),
         "skip": Named("Linear"),
+        "link": [Named("ExpLink"), None, ABSENT],
     }
+
+    # Set after the training, where members are trained by outputs before a link.
+    link: "Callable[[Tensor], Tensor] | None" = None
 
     # Set in training only, while rows are given by codes.
     blocks: Blocks = ()
@@ -142,7 +146,7 @@ class TabularNet(nn.Module):
             return self._with_scaled_weights(x)
         h = x if self.vectors is None else self.vectors(x)
         scaled = h if self.scale is None else self.scale(h)
-        return self.body(scaled) + self.skip(scaled)
+        return self._linked(self.body(scaled) + self.skip(scaled))
 
     def _with_scaled_weights(self, x: Any) -> Tensor:
         """Return the same with the factors, and vectors of levels, multiplied into the weights."""
@@ -168,7 +172,10 @@ class TabularNet(nn.Module):
         hidden = hidden + first.bias
         for layer in others:
             hidden = layer(hidden)
-        return hidden + skipped
+        return self._linked(hidden + skipped)
+
+    def _linked(self, output: Tensor) -> Tensor:
+        return output if self.link is None else self.link(output)
 
     def of_codes(self, codes: Any, blocks: Blocks) -> Tensor:
         """Return the outputs for rows that are given by codes of some blocks."""
@@ -466,6 +473,8 @@ def even_size(size: int, n_rows: int) -> int:
 class Training:
     """The training of a network, whose length may be decided after its first epochs."""
 
+    _loss: Loss | None = None  # that of the trained model, if not the one it is trained by
+
     def __init__(
         self,
         setting: Setting,
@@ -553,23 +562,23 @@ class Training:
 
     def _predicting(self) -> Model:
         """Return the trained model as it predicts."""
-        return _predicting(self._model)
+        return _predicting(self._model, self._loss)
 
     def _train(self, settings: Settings, callbacks: list[Callback]) -> None:
         train(self._model, self._batches, self._history, settings, NoScore, self._validation, callbacks)
         self.done += settings.max_iter
 
 
-def _predicting(model: Model) -> Model:
+def _predicting(model: Model, loss: Loss | None) -> Model:
     """Return a trained model of plain layers, which reads one-hot columns and has nothing for training."""
     if model.module.blocks:
         del model.module.blocks
     network = model.module.without_signs().without_vectors()
     if network is model.module:
-        return slim_model(model)
+        return slim_model(model, loss)
     return Model(
         network,
-        loss=model.loss_function,
+        loss=model.loss_function if loss is None else loss,
         optimizer=model.optimizer,
         device=model.device,
         random_state=model.random_state,
