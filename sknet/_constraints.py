@@ -190,7 +190,7 @@ def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping
     """Check values against constraints in scikit-learn's format: plain ones once in a process."""
     kind = type(holder)
     for name, value in values.items():
-        key = (kind, name, type(value), value) if is_plain(value) else None
+        key = (kind, name, type(value), value) if type(value) in PLAIN or is_plain(value) else None
         if key is not None and key in _valid:
             continue
         _check(kind.__name__, name, constraints.get(name, "no_validation"), value)
@@ -261,7 +261,7 @@ def satisfies(value: Any, constraint: Any) -> bool:
     """Tell whether a value satisfies a constraint; what cannot be compared does not."""
     if isinstance(value, Real) and not is_number(value):  # such as a Fraction
         return False
-    if is_huge(value):
+    if isinstance(value, int) and is_huge(value):
         return False
     try:
         return bool(constraint.is_satisfied_by(value))

@@ -499,18 +499,17 @@ def are_indices(x: np.ndarray, length: int) -> bool:
 
 def is_basic(index: Any) -> bool:
     """Tell whether an index returns a view: integers, slices, new axes and an ellipsis do."""
-    return all(
-        part is None
-        or part is Ellipsis
-        or (isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool))
-        for part in _parts(index)
-    )
+    for part in _parts(index):
+        is_kept = part is None or part is Ellipsis
+        if not is_kept and (isinstance(part, bool) or not isinstance(part, (int, np.integer, slice))):
+            return False
+    return True
 
 
 def with_ellipsis(index: Any) -> Any:
     """Return the same index in a form that returns an array even for a single element."""
     parts = _parts(index)
-    return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+    return parts if [part for part in parts if part is Ellipsis] else (*parts, Ellipsis)
 
 
 def may_repeat(index: Any) -> bool:

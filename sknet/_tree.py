@@ -15,11 +15,13 @@ def leaves(tree: Tree) -> list[Any]:
 
 def paths(tree: Tree) -> list[str]:
     """Return the dotted path of every leaf, in the order of `leaves`."""
-    return [path for path, _ in _walk(tree, "")]
+    return [path for path, _ in named_leaves(tree)]
 
 
 def named_leaves(tree: Tree) -> list[tuple[str, Any]]:
-    return list(_walk(tree, ""))
+    found: list[tuple[str, Any]] = []
+    _gather_named(tree, "", found)
+    return found
 
 
 def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
@@ -55,17 +57,14 @@ def _gather(tree: Tree, found: list[Any]) -> None:
         _gather(child, found)
 
 
-def _walk(tree: Tree, prefix: str) -> Iterator[tuple[str, Any]]:
-    if tree is None:
-        return
+def _gather_named(tree: Tree, prefix: str, found: list[tuple[str, Any]]) -> None:
     if isinstance(tree, dict):
         children: Any = tree.items()
-    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        children = zip(tree._fields, tree, strict=True)
     elif isinstance(tree, (list, tuple)):
-        children = enumerate(tree)
+        children = zip(tree._fields, tree, strict=True) if hasattr(tree, "_fields") else enumerate(tree)
     else:
-        yield prefix, tree
+        if tree is not None:
+            found.append((prefix, tree))
         return
     for key, child in children:
-        yield from _walk(child, f"{prefix}.{key}" if prefix else str(key))
+        _gather_named(child, f"{prefix}.{key}" if prefix else str(key), found)

@@ -306,11 +306,12 @@ class EarlyStopping(Callback):
 
     def _decided(self, model: Any, plateau: Plateau, exhausted: bool) -> Answer:
         """Lower the learning rate if its schedule asks for it; return whether the fit ends."""
-        optimizer, progress = model.optimizer, model.progress
+        progress = model.progress
         if not (exhausted or plateau.waited):  # nothing is due, whatever the schedules are
             if progress.reductions != self._reductions:
                 self._reductions = progress.reductions
             return None
+        optimizer = model.optimizer
         schedules = optimizer.schedules if optimizer.goes_in_steps else []
         own = min([s.patience for s in schedules if s.patience is not None], default=None)
         due = exhausted if own is None else plateau.waited > own

@@ -76,8 +76,12 @@ class Call(NamedTuple):
 
     def on(self, values: Mapping[str, Any]) -> "Call":
         """Return the call, ready to run, with the objects that its names stand for in `values`."""
+        args: list[Any] = []
+        for x in self.args:
+            kind = type(x)
+            args.append(values[x] if kind is Name else _value(x, values) if kind is tuple else x)
         named = {key: _value(x, values) for key, x in self.named.items()} if self.named else NOTHING_NAMED
-        return Call(_value(self.function, values), tuple([_value(x, values) for x in self.args]), named)
+        return Call(values.get(self.function, self.function), tuple(args), named)
 
     def text(self, values: Mapping[str, Any]) -> str:
         """Return the call as a line of Python, to be read."""
@@ -110,17 +114,19 @@ class RepeatedCalls(NamedTuple):
 
 def bound(
     items: Iterable[Call | RepeatedCalls], values: dict[str, Any], made: Iterable[tuple[Name, Call]] = ()
-) -> Iterator[Call]:
-    """Yield the calls of a program with the objects that names stand for, after those that are made once."""
+) -> list[Call]:
+    """Return the calls of a program with the objects that names stand for, after those that are made once."""
     for name, call in made:
         values[name] = call.on(values).run()
+    found = []
     for item in items:
         if isinstance(item, Call):
-            yield item.on(values)
+            found.append(item.on(values))
             continue
         for block in values[item.name]:
             values.update(zip(item.targets, block, strict=True))
-            yield from bound(item.calls, values, item.made)
+            found += bound(item.calls, values, item.made)
+    return found
 
 
 def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
@@ -137,13 +143,14 @@ def runner_of(calls: Iterable[Call]) -> Callable[[], None]:
 
 
 def lines_of(
-    items: Iterable[Call | RepeatedCalls], comments: Mapping[int, str], values: Mapping[str, Any]
+    items: Iterable[Call | RepeatedCalls], comments: Mapping[int, Any], values: Mapping[str, Any]
 ) -> list[str]:
     found = []
     for i, item in enumerate(items):
         if isinstance(item, Call):
             line = item.text(values)
-            found.append(f"{line:<{COLUMN}}  # {comments[i]}" if i in comments else line)
+            comment = " ".join(str(comments.get(i, "")).split())
+            found.append(f"{line:<{COLUMN}}  # {comment}" if comment else line)
         else:
             found.append(f"for {', '.join(item.targets)} in {item.name}:  # {item.about}")
             found += [f"    {name} = {call.text(values)}" for name, call in item.made]
@@ -223,7 +230,7 @@ class Writer:
         self.made: list[tuple[Name, Call]] = []
         self.calls: list[Call | RepeatedCalls] = []
         self.is_dividing = False
-        self._comments: dict[int, str] = {}
+        self._comments: dict[int, Any] = {}
         self._taken: set[str] = {*OWN_NAMES, *self.names.values(), *self._scratch_names()}
         self._by_label: dict[str, tuple[Name, Any]] = {}
         self._in_block: dict[Variable, Name] = {}
@@ -438,9 +445,10 @@ class Writer:
             self._sparse[slot] = self.new_name(f"m{len(self._sparse)}")
         return self._sparse[slot]
 
-    def comment(self, first: int, text: str) -> None:
+    def comment(self, first: int, text: Any) -> None:
+        """Have a text, or what is written as one if the source is read, stand beside a call."""
         if first < len(self.calls):
-            self._comments[first] = " ".join(text.split())
+            self._comments[first] = text
 
     # -- source and values --------------------------------------------------------------------
 

@@ -105,8 +105,8 @@ class Recorder:
         if primitive.tape_only:
             return inputs[0].data
         reads = self._laid_out if primitive.expression is None and primitive.view is None else self._operand
-        operands = tuple([reads(x) for x in inputs])
-        params = {name: _frozen(primitive, value) for name, value in params.items()}
+        operands = tuple(map(reads, inputs))
+        params = {name: _frozen(primitive, value) for name, value in params.items()} if params else {}
         equation = Equation(primitive, operands, params)
         if not self.is_open:
             raise CaptureError(
@@ -127,7 +127,9 @@ class Recorder:
 
     def _operand(self, x: Any) -> Operand:
         if isinstance(x, Tensor):
-            return self._variable(x)
+            data = x.data
+            is_own = isinstance(data, _Traced) and data.recorder is self
+            return data.variable if is_own else self._variable(x)
         if isinstance(x, (bool, int, float)):
             return x
         raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {user_line()}")
@@ -316,21 +318,23 @@ def _example(leaf: Any) -> np.ndarray:
 
 def is_dense(leaf: Any) -> bool:
     """Tell whether a leaf is an array, which capture traces."""
+    if isinstance(leaf, (np.ndarray, Tensor, Variable)):
+        return True
     if issparse(leaf):
         raise CaptureError("a sparse matrix cannot be an argument of a captured function: pass a dense array")
-    return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
+    return is_array(leaf)
 
 
 def device_among(args: tuple[Any, ...]) -> Device:
     """Return the device of all arrays among the arguments; the host if there are none."""
     arrays = [leaf.data if isinstance(leaf, Tensor) else leaf for leaf in leaves(args) if is_dense(leaf)]
-    real = dict.fromkeys(device for array in arrays if (device := device_of(array)).kind != "meta")
+    real = [device for device in dict.fromkeys(map(device_of, arrays)) if device.kind != "meta"]
     if len(real) > 1:
         raise DeviceError(
             f"the arguments of a captured function must be on one device, got arrays on "
             f"{sorted(map(str, real))}: move them with to_device"
         )
-    return next(iter(real), Device("cpu"))
+    return real[0] if real else Device("cpu")
 
 
 def _frozen(primitive: Primitive, value: Any) -> Any:

@@ -226,7 +226,7 @@ class Compiled:
     @cached_property
     def draws(self) -> bool:
         """True if the function draws random numbers, from the stream it was captured with."""
-        return any("key" in equation.params for equation in self.graph.equations)
+        return self.graph.draws
 
     @property
     def nbytes(self) -> int:
@@ -498,7 +498,7 @@ def prepared(
     graph, template = trace(function, args)
     donors, device, precision = _donors(args, donate), device_among(args), product_precision()
     key = (graph.key(), donors, exact, device, precision)
-    matrices, draws = graph.sparse_slots(), any("key" in e.params for e in graph.equations)
+    matrices, draws = graph.sparse_slots(), graph.draws
     with _planning:
         known = _programs.get(key)
         if known is None:

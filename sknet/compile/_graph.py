@@ -19,6 +19,7 @@ from sknet._late import above
 from sknet._tree import leaves, map_leaves, paths
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_tensor, bind, is_grad_enabled
 from sknet.device import Device, MetaArray, Namespace, device_of, is_array, result_dtype, to_device, to_host
+from sknet.device._backend import META
 from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError, StateError
 from sknet.ops import SparseSlot
 
@@ -43,7 +44,13 @@ class Variable(MetaArray):
     24
     """
 
-    __slots__ = ()
+    __slots__ = ("nbytes", "ndim", "size")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype, self.device = tuple(map(int, shape)), np.dtype(dtype), META
+        # Plans ask for these again and again.
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)  # type: ignore[misc]  # no properties
+        self.nbytes = self.size * self.dtype.itemsize  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"{_dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
@@ -91,7 +98,10 @@ class Equation:
         self._form: Hashable | None = None
         # An output made by the rule is correct, and equations are immutable.
         self.verified = output is None
-        self.variables = [x for x in operands if type(x) is Variable]
+        self.variables: list[Variable] = []
+        for x in operands:
+            if type(x) is Variable:
+                self.variables.append(x)
         self.output = Variable(*primitive.result(operands, params)) if output is None else output
 
     def __reduce__(self) -> Any:
@@ -107,12 +117,14 @@ class Equation:
     def form(self) -> Hashable:
         """The primitive and its parameters as a key."""
         if self._form is None:
-            params = [(name, key_of(value)) for name, value in self.params.items()]
+            params = [(name, key_of(value)) for name, value in self.params.items()] if self.params else ()
             self._form = self.primitive, tuple(params)
         return self._form
 
     def operands_key(self, numbers: Mapping[Variable, int]) -> Hashable:
         """Return the operands as a key, in which variables are replaced by their `numbers`."""
+        if len(self.variables) == len(self.operands):
+            return tuple(map(numbers.get, self.operands, self.operands))
         return tuple([numbers.get(x, x) if type(x) is Variable else key_of(x) for x in self.operands])
 
     def check(self) -> None:
@@ -241,8 +253,7 @@ class Graph:
 
     def replaced(self, **parts: Any) -> "Graph":
         """Return a graph with some parts replaced by others, such as ``equations=``."""
-        mine = {name: getattr(self, name) for name in self.__slots__}
-        return Graph(**{**mine, **parts})
+        return Graph(**{name: getattr(self, name) for name in self.__slots__} | parts)
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> "Graph":
         """Return this graph with other `values`, by name, of parameters and buffers.
@@ -359,6 +370,11 @@ class Graph:
         """Return the slots for sparse matrices that the equations read, in order of first use."""
         found = [x for e in self.equations for x in e.params.values() if isinstance(x, SparseSlot)]
         return list(dict.fromkeys(found))
+
+    @property
+    def draws(self) -> bool:
+        """True if an equation draws random numbers."""
+        return "key" in set().union(*[equation.params for equation in self.equations])
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

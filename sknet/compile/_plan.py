@@ -9,6 +9,7 @@ written into the slot of a donated input. A value that only one kernel uses need
 import math
 import mmap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +69,9 @@ def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
     """Assign an offset to every buffer: largest first, each in the smallest gap that fits."""
     placed: list[Buffer] = []
     size = 0
-    for buffer in sorted(buffers, key=lambda b: (-b.aligned, b.start)):
-        rivals = sorted(
-            (b for b in placed if b.start <= buffer.stop and buffer.start <= b.stop), key=lambda b: b.offset
-        )
-        buffer.offset = _best_gap(rivals, buffer.aligned)
+    for buffer in sorted(sorted(buffers, key=attrgetter("start")), key=attrgetter("aligned"), reverse=True):
+        rivals = [b for b in placed if b.start <= buffer.stop and buffer.start <= b.stop]
+        buffer.offset = _best_gap(sorted(rivals, key=attrgetter("offset")), buffer.aligned)
         size = max(size, buffer.offset + buffer.aligned)
         placed.append(buffer)
     return size, _peak(buffers)
@@ -118,7 +117,7 @@ class Views:
 
     def __init__(self, equations: Iterable[Equation] = (), halves: Collection[Variable] = ()) -> None:
         self._halves = halves
-        self._sources: dict[Variable, Variable] = {}
+        self.sources: dict[Variable, Variable] = {}  # what each view is a view of
         self._whole: dict[Variable, bool] = {}
         # Arrays with the right strides, whose memory is never accessed.
         self._ghosts: dict[Variable, np.ndarray] = {}
@@ -135,7 +134,7 @@ class Views:
             return  # a copy, not a view
         output = equation.output
         self._ghosts[output] = after
-        self._sources[output] = self._sources.get(x, x)
+        self.sources[output] = self.sources.get(x, x)
         self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
 
     def ghost(self, x: Variable) -> np.ndarray:
@@ -154,18 +153,18 @@ class Views:
 
     def is_view(self, equation: Equation) -> bool:
         """Tell whether an equation's output is a view of its operand."""
-        return equation.output in self._sources
+        return equation.output in self.sources
 
     def root(self, x: Variable) -> Variable:
         """Return the variable that `x` is a view of, or `x` itself if it is not a view."""
-        return self._sources.get(x, x)
+        return self.sources.get(x, x)
 
     def is_whole(self, x: Variable) -> bool:
         """Tell whether `x` has all elements of its root, in memory order."""
         return self._whole.get(x, True)
 
     def is_contiguous(self, x: Variable) -> bool:
-        return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
+        return x not in self.sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:
         """Return the view of an array, on any device, that an equation takes; None if it takes a copy."""
@@ -328,13 +327,13 @@ class Plan:
         self._last: dict[Variable, int] = {}
         self._group_of: dict[Variable, int] = {}
         self._spans: list[tuple[int, int]] = []
-        time = 0
+        time, sources = 0, self.views.sources
         for number, group in enumerate(self.groups):
             start = time
             for equation in group.equations:
-                if not self.views.is_view(equation):
+                if equation.output not in sources:
                     for x in equation.variables:
-                        self._last[self.views.root(x)] = time
+                        self._last[sources.get(x, x)] = time
                     self._first[equation.output] = self._last[equation.output] = time
                     self._group_of[equation.output] = number
                 time += 1
@@ -349,14 +348,15 @@ class Plan:
         self.in_groups = self._find_internal()
 
     def _find_internal(self) -> set[Variable]:
-        divided = {x for group in self.groups if group.in_parts for x in group.internal}
+        divided = {x for group in self.groups if group.fused or group.rows for x in group.internal}
+        if not divided:
+            return divided
         for number, group in enumerate(self.groups):
             for equation in group.equations:
-                for x in equation.variables:
-                    root = self.views.root(x)
+                for root in map(self.views.root, equation.variables):
                     if self._group_of.get(root) != number:
                         divided.discard(root)
-        return divided - {self.views.root(x) for x in self.graph.outputs}
+        return divided.difference(map(self.views.root, self.graph.outputs))
 
     # -- buffers ------------------------------------------------------------------------------
 
@@ -472,7 +472,7 @@ class Plan:
 
     def _reduces(self, equation: Equation) -> bool:
         """Tell whether a kernel reduces what it computes: it has totals only after all elements are read."""
-        return any(equation is other for other in self._group(equation.output).reductions)
+        return equation in self._group(equation.output).reductions
 
     def _group(self, root: Variable) -> Group:
         return self.groups[self._group_of[root]]
@@ -484,35 +484,35 @@ class Plan:
 
     def _aligned(self, equation: Equation, root: Variable) -> bool:
         """Tell whether a value is read only at the positions that `equation` has not yet overwritten."""
-        output = equation.output
-        group = self._group(output)
-        readers = group.equations if group.in_parts else [equation]
-        mine = [(x, reader) for reader in readers for x in reader.variables if self.views.root(x) is root]
+        output, sources = equation.output, self.views.sources
+        group, size = self._group(output), self.views.dtype(output).itemsize
         over = equation.variables if group.fused else _replaceable(equation)
-        if any(x not in over for x in equation.variables if self.views.root(x) is root):
-            return False
-        return all(
-            self.views.is_whole(x)
-            and x.shape == output.shape
-            and self.views.dtype(x).itemsize == self.views.dtype(output).itemsize
-            and (x.shape == reader.output.shape or self._reduces(reader))
-            for x, reader in mine
-        )
+        for reader in group.equations if group.in_parts else [equation]:
+            for x in reader.variables:
+                if sources.get(x, x) is not root:
+                    continue
+                if (reader is equation and x not in over) or not self.views.is_whole(x):
+                    return False
+                if x.shape != output.shape or self.views.dtype(x).itemsize != size:
+                    return False
+                if x.shape != reader.output.shape and not self._reduces(reader):
+                    return False
+        return True
 
     def _place_values(self) -> None:
         for time, equation in enumerate(self.equations):
-            if self.views.is_view(equation):
-                continue
             output = equation.output
+            if output in self.views.sources:
+                continue
             is_stored = output not in self.in_groups or not self._group(output).fused
             if is_stored and output not in self.buffers:
                 self.buffers[output] = self._reused(time, equation) or self._new(
                     self._nbytes(output), time, self._last[output]
                 )
-            self.scratch[equation] = [
-                self._new(int(np.prod(shape)) * np.dtype(dtype).itemsize, time, time, *kind)
-                for shape, dtype, *kind in self._needs(equation)
-            ]
+            self.scratch[equation] = []
+            for shape, dtype, *kind in self._needs(equation):
+                nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+                self.scratch[equation].append(self._new(nbytes, time, time, *kind))
 
     def _nbytes(self, x: Variable) -> int:
         if x not in self.in_groups:
@@ -558,7 +558,8 @@ class Plan:
     def _widen_in_groups(self) -> None:
         """Extend the lifetime of values that outlive a block to that of its loop."""
         blockwise = {id(self.buffers[x]) for x in self.in_groups if x in self.buffers}
-        spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.in_parts]
+        pairs = zip(self._spans, self.groups, strict=True)
+        spans = [span for span, group in pairs if group.fused or group.rows]
         for buffer in self._all:
             if id(buffer) in blockwise:
                 continue
@@ -602,7 +603,7 @@ class Plan:
         outputs: list[tuple[Variable, Any]] = []
         for equation in self.equations:
             output = equation.output
-            if self.views.is_view(equation):
+            if output in self.views.sources:
                 outputs.append((output, equation))
                 continue
             if output not in self.buffers:
@@ -633,7 +634,11 @@ def _in_slot(buffer: Buffer, owners: Mapping[int, Any], output: Variable) -> Any
 
 def _replaceable(equation: Equation) -> list[Variable]:
     """Return the operands that the output may overwrite, since each is read only where it is written."""
-    over, operands = equation.primitive.overwrites, equation.operands
-    others = {x for i, x in enumerate(operands) if i not in over and type(x) is Variable}
-    found = [operands[i] for i in over if i < len(operands)]
-    return [x for x in found if type(x) is Variable and x not in others]
+    over, found = equation.primitive.overwrites, []
+    for i, x in enumerate(equation.operands):
+        if i in over and type(x) is Variable:
+            found.append(x)
+    for i, x in enumerate(equation.operands):
+        if i not in over and x in found:
+            found = [y for y in found if y is not x]
+    return found

@@ -22,12 +22,13 @@ from sknet.core._tape import (
     inference_mode,
     is_capturing,
     is_grad_enabled,
+    leaf_node,
     no_grad,
     note_write,
     set_grad_enabled,
     user_line,
 )
-from sknet.core._tensor import Tensor, as_operand, as_tensor, bind, leaf_node
+from sknet.core._tensor import Tensor, as_operand, as_tensor, bind
 from sknet.device import Device
 
 __all__ = [

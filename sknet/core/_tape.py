@@ -443,6 +443,30 @@ class Node:
         raise TypeError("a node of the tape belongs to this process and cannot be pickled or copied")
 
 
+def leaf_node(tensor: Any) -> Node:
+    """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        A tensor that was not computed from others; held weakly.
+
+    Returns
+    -------
+    Node
+        A node without parents.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import leaf_node
+    >>> x = Tensor([1.0])
+    >>> leaf_node(x).output() is x
+    True
+    """
+    return Node(output=weakref.ref(tensor))
+
+
 class Taped(Protocol):
     """A tensor as the tape sees it."""
 

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Self
@@ -22,6 +21,7 @@ from sknet.core._tape import (
     TracedArray,
     check_one_device,
     explained,
+    leaf_node,
     modes,
     next_time,
     no_grad,
@@ -804,30 +804,6 @@ def make_tensor(data: Any, node: Node | None) -> Tensor:
     return tensor
 
 
-def leaf_node(tensor: Tensor) -> Node:
-    """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        A tensor that was not computed from others; held weakly.
-
-    Returns
-    -------
-    Node
-        A node without parents.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core import leaf_node
-    >>> x = Tensor([1.0])
-    >>> leaf_node(x).output() is x
-    True
-    """
-    return Node(output=weakref.ref(tensor))
-
-
 # The slot's descriptor: reading an empty slot by it does not search for similar names.
 _resting_of = vars(Tensor)["_resting"].__get__
 
@@ -880,7 +856,9 @@ def as_tensor(x: Any) -> Tensor:
 def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None") -> Any:
     if isinstance(data, Tensor):
         data = data.data
-    if not is_array(data) or (isinstance(data, np.ndarray) and type(data) is not np.ndarray):
+    if type(data) is np.ndarray:
+        pass
+    elif not is_array(data) or isinstance(data, np.ndarray):
         data = _converted(data)
     elif backend_of(data).is_sparse(data):
         raise TypeError(

@@ -252,6 +252,7 @@ WATCHED: tuple[tuple[Any, Callable[[Fingerprint, Any, dict[int, Any]], None]], .
 
 
 OWN = "sknet."
+TAGGED = frozenset({bool, int, str, type(None)})
 VALUE_TYPES = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
 OF_LIBRARIES = ("sknet.", "numpy", "builtins")
 
@@ -272,6 +273,8 @@ def structure_of(module: Module | None, *parts: Any) -> Hashable | None:
 
 def _key_of(value: Any, seen: dict[int, int]) -> Hashable:
     kind = type(value)
+    if kind in TAGGED:  # most attributes, by a key like that of `key_of`
+        return kind, value
     if kind in VALUE_TYPES:
         return key_of(value)
     rule = RULES.get(kind)

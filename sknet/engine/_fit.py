@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -329,7 +330,7 @@ class Hooks:
     @property
     def reads_model(self) -> bool:
         """True if a callback looks at the model of each epoch, also where epochs are trained ahead."""
-        return any(callback.reads_model for callback in self._of["on_epoch_end"])
+        return any(map(attrgetter("reads_model"), self._of["on_epoch_end"]))
 
     def __bool__(self) -> bool:
         return bool(self.callbacks)
@@ -341,28 +342,24 @@ class Hooks:
         """Call `on_fit_begin`; return whether the fit ends there."""
         for callback in self.callbacks[len(self._begun) :]:
             self._begun.append(callback)
-            self._in_turn([callback], "on_fit_begin")
+            self.call("on_fit_begin", [callback])
         return self.stopped_by is not None
 
     def begin_again(self) -> None:
         """Go on with callbacks for which the parts of a stream are the epochs of one fit."""
         self.stopped_by = self._fit.stopped_by = None
 
-    def call(self, name: str) -> bool:
-        """Call a hook of all callbacks; return whether the fit ends there."""
-        callbacks = self._of[name]
-        if callbacks:
-            self._in_turn(callbacks, name)
-        return self.stopped_by is not None
-
-    def _in_turn(self, callbacks: Sequence[Callback], name: str) -> None:
+    def call(self, name: str, callbacks: Sequence[Callback] | None = None) -> bool:
+        """Call a hook of all callbacks that define it, or of these; return whether the fit ends there."""
+        callbacks = self._of[name] if callbacks is None else callbacks
         if self._errors is None:
             for callback in callbacks:
                 self._call(callback, name)
-        else:
+        elif callbacks:
             with np.errstate(**self._errors):
                 for callback in callbacks:
                     self._call(callback, name)
+        return self.stopped_by is not None
 
     def stop(self, callback: Callback, hook: str = "") -> None:
         """Record which callback ends the fit; of several in one hook, an end outranks a break."""
@@ -412,9 +409,12 @@ class Hooks:
 
 def _epochs_ahead(callback: Callback) -> int:
     """Return what a callback allows; a subclass that looks at epochs itself has to allow it anew."""
-    defined = {"epochs_ahead", "on_epoch_end"}
-    latest = next(kind for kind in type(callback).__mro__ if defined & {*vars(kind)})
-    return callback.epochs_ahead() if "epochs_ahead" in vars(latest) else 1
+    for kind in type(callback).__mro__:
+        if "epochs_ahead" in vars(kind):
+            return callback.epochs_ahead()
+        if "on_epoch_end" in vars(kind):
+            break
+    return 1
 
 
 def _name(callback: Callback, name: str) -> str:

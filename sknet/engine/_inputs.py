@@ -42,6 +42,11 @@ def row_shapes(X: Any) -> Any:
     return each_input(lambda x: tuple(x.shape[1:]), X)
 
 
+def row_weights(weight: Any) -> Any:
+    """Return weights of rows: of those of targets, labels or positions the mean of each row."""
+    return weight if weight is None or np.ndim(weight) < 2 else weight.reshape(len(weight), -1).mean(axis=1)
+
+
 def any_sparse(X: Any) -> bool:
     """Tell whether an input is a CSR matrix."""
     return any(map(ops.is_sparse, X.values())) if isinstance(X, dict) else ops.is_sparse(X)

@@ -46,8 +46,7 @@ class Sums:
     score: Score
 
     def __init__(self, n_samples: int | None, targets: Targets) -> None:
-        self._outputs, self._targets = Outputs(n_samples), targets
-        self._by_batch = n_samples is None
+        self._n_samples, self._targets = n_samples, targets
         self._loss = 0.0
         self._scored = self.n_rows = 0
 
@@ -55,24 +54,21 @@ class Sums:
         self._loss, self.score = 0.0, score
         self._scored = self.n_rows = self._outputs.n_rows = 0
 
+    @cached_property
+    def _outputs(self) -> Outputs:
+        return Outputs(self._n_samples)
+
     @property
     def outputs(self) -> Outputs | None:
         """The buffer for the outputs of steps; None if no score reads them."""
         return self._outputs if self.score.reads_outputs else None
 
     def add(self, block: Block) -> None:
-        self._count(*block)
-        if self.score.reads_outputs:
+        has_scores = not self.score.reads_outputs
+        self.add_losses(*block, has_scores)
+        if not has_scores:
             self._outputs.add(block.n_rows)
-            self._score(self._by_batch)
-        else:
-            self._scored = self.n_rows
-
-    def _count(self, losses: np.ndarray[Any, Any], n_rows: int) -> None:
-        rows = n_rows // len(losses)  # the last batch, which may be shorter, is its own block
-        for loss in losses.tolist():
-            self._loss += loss * rows
-        self.n_rows += n_rows
+            self._score(self._n_samples is None)
 
     def add_several(self, blocks: Sequence[Block], outputs: Any) -> None:
         """Add the results of the first batches of an epoch, whose `outputs` are not in the buffer yet."""
@@ -81,10 +77,14 @@ class Sums:
         for block in blocks:
             self.add(block)
 
-    def add_losses(self, losses: np.ndarray[Any, Any], n_rows: int) -> None:
-        """Add batches that are scored, or are not to be."""
-        self._count(losses, n_rows)
-        self._scored = self.n_rows
+    def add_losses(self, losses: np.ndarray[Any, Any], n_rows: int, has_scores: bool = True) -> None:
+        """Add batches, which are scored, or are not to be."""
+        rows = n_rows // len(losses)  # the last batch, which may be shorter, is its own block
+        for loss in losses.tolist():
+            self._loss += loss * rows
+        self.n_rows += n_rows
+        if has_scores:
+            self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
         self.flush()
@@ -232,20 +232,20 @@ class Kept:
     """Scores of held-out rows, and the state of a model, at the end of each epoch of a block."""
 
     def __init__(self, model: ModelLike, validation: Validation | None, has_states: bool) -> None:
-        self._model, self._validation, self._has_states = model, validation, has_states
+        self._model, self._validation, self.has_states = model, validation, has_states
         self._passes: list[Passed] = []
         self._states: list[list[Any]] = []
         self.results: list[dict[str, float]] = []
 
     def __bool__(self) -> bool:
-        return self._validation is not None or self._has_states
+        return self._validation is not None or self.has_states
 
     def __len__(self) -> int:
         return max(len(self._passes), len(self._states))
 
     @property
     def nbytes(self) -> int:
-        states = sum(array.nbytes for array in self._arrays()) if self._has_states else 0
+        states = sum(array.nbytes for array in self._arrays()) if self.has_states else 0
         return states + (0 if self._validation is None else self._validation.nbytes or 0)
 
     def _arrays(self) -> list[Any]:
@@ -255,7 +255,7 @@ class Kept:
     def add(self) -> None:
         """Keep what there is at the end of an epoch."""
         passed = None if self._validation is None else self._validation.passed(self._model)
-        if self._has_states:
+        if self.has_states:
             self._states.append([array.copy() for array in self._arrays()])
         self._passes += [] if passed is None else [passed]
 
@@ -263,15 +263,14 @@ class Kept:
         """Read the scores of the whole epochs; if those are not all, keep the latest state, too."""
         if self._validation is not None:
             self.results = self._validation.results(self._model, self._passes[:n_whole])
-        if self._has_states and not is_all:
+        if self.has_states and not is_all:
             self._states[n_whole:] = [[array.copy() for array in self._arrays()]]
 
     def restore(self, number: int) -> None:
         """Give the model the state of the epoch of this index, or the latest one."""
-        if self._has_states:
-            for array, kept in zip(self._arrays(), self._states[number], strict=True):
-                array[...] = kept
-            self._model.memory.note_written("a fit")
+        for array, kept in zip(self._arrays(), self._states[number], strict=True):
+            array[...] = kept
+        self._model.memory.note_written("a fit")
 
 
 class Outcome(NamedTuple):
@@ -395,11 +394,16 @@ class Loop:
         return hooks.call("on_epoch_end")
 
     def _record(self, started: float, validated: Mapping[str, float] | None = None) -> None:
-        """Record an epoch that has been trained, and since when."""
+        """Record an epoch that has been trained, since when, and held-out scores that are known already."""
         fit = self._fit
         self.n_iter, self._number = self.n_iter + 1, None
-        record = self._measured(validated)
-        fit.model.progress = fit.model.progress.epoch_ended(self._epochs.sums.n_rows)
+        model, sums, validation = fit.model, self._epochs.sums, self._validation
+        lr = model.optimizer.in_steps().learning_rate(model.progress)
+        record = {"loss": sums.mean_loss, **sums.score.results(), "lr": lr}
+        if validation is not None:
+            found = validation.evaluate(model) if validated is None else validated
+            record |= {f"validation_{name}": value for name, value in found.items()}
+        model.progress = model.progress.epoch_ended(sums.n_rows)
         fit.close_epoch({**record, "time": time.perf_counter() - started})
 
     def _at_once(self, hooks: Hooks) -> tuple[int, Kept | None]:
@@ -411,7 +415,7 @@ class Loop:
         if most < 2 or not (may_wait(self._new_score()) and (validation is None or validation.may_wait)):
             return 1, None
         kept = Kept(self._fit.model, validation, hooks.reads_model)
-        found = self._epochs.at_once(self.n_iter, most, self._left, kept)
+        found = self._epochs.at_once(self.n_iter, most, self._max_steps - self._fit.step, kept)
         return found, kept if found > 1 else None
 
     def _run_several(self, hooks: Hooks, n_epochs: int, kept: Kept) -> bool:
@@ -448,28 +452,25 @@ class Loop:
     def _enter(self, number: int, kept: Kept) -> int:
         """Be where the epoch of this index among several is trained; return its number of batches."""
         fit = self._fit
-        kept.restore(number)
+        if kept.has_states:
+            kept.restore(number)
         fit.epoch = self.n_iter + 1
         fit.losses = self._epochs.enter(number, self._new_score)
         fit.step += len(fit.losses)
         return len(fit.losses)
 
-    @property
-    def _left(self) -> int:
-        """Number of updates that may follow."""
-        return self._max_steps - self._fit.step
-
     def _goes_on(self) -> bool:
         """Tell whether another epoch follows, unless a callback ends the fit."""
-        return self.n_iter < self._fit.max_epochs and bool(self._left) and self._epochs.another()
+        fit = self._fit
+        return self.n_iter < fit.max_epochs and fit.step < self._max_steps and self._epochs.another()
 
     def _run_epoch(self, hooks: Hooks, number: int) -> None:
         """Train on the batches from this index on, until the epoch or a callback ends."""
         fit, epochs, most = self._fit, self._epochs, hooks.steps_per_block
-        while hooks.stopped_by is None and (left := self._left) and epochs.has(number):
+        while hooks.stopped_by is None and fit.step < self._max_steps and epochs.has(number):
             self.guard.poll()
             try:
-                done, losses = epochs.train(number, min(most, left))
+                done, losses = epochs.train(number, min(most, self._max_steps - fit.step))
             except NonFiniteError as error:
                 place = epochs.place(number)
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
@@ -481,16 +482,6 @@ class Loop:
                 if hooks.looks_at_blocks:  # and may have changed what the steps are made of
                     epochs.refresh(self.n_iter)
         epochs.end(number)
-
-    def _measured(self, validated: Mapping[str, float] | None) -> dict[str, float]:
-        """Return the numbers of the finished epoch; of held-out rows, those that are known already."""
-        model, sums, validation = self._fit.model, self._epochs.sums, self._validation
-        lr = model.optimizer.in_steps().learning_rate(model.progress)
-        record = {"loss": sums.mean_loss, **sums.score.results(), "lr": lr}
-        if validation is not None:
-            found = validation.evaluate(model) if validated is None else validated
-            record |= {f"validation_{name}": value for name, value in found.items()}
-        return record
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -617,6 +608,7 @@ class RowEpochs(Epochs):
     _steps: Any = None  # none before they are needed: `on_fit_begin` may change what they depend on
     _several: Several | None = None  # the last epochs that were trained in one call
     _scores: list[Score] | None = None
+    _how: Hashable = None  # what decides which steps there are, besides model and rows
 
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
@@ -624,8 +616,6 @@ class RowEpochs(Epochs):
         n_samples, shares = batches.n_samples, batches.shares
         arranged = None if batches.buckets is None else batches.arranged
         self._orders = Orders(fit.model, n_samples, settings.shuffle, settings.max_iter, shares, arranged)
-        # What decides which steps there are, besides model and rows.
-        self._how: Hashable = self._setting()
         self._is_known = False  # that the steps are valid
 
     def _setting(self) -> Hashable:
@@ -643,7 +633,7 @@ class RowEpochs(Epochs):
 
     def choose_steps(self, n_iter: int) -> None:
         settings, model, batches = self._settings, self.fit.model, self._batches
-        left = (settings.max_iter - n_iter) * batches.n_batches
+        self._how, left = self._setting(), (settings.max_iter - n_iter) * batches.n_batches
         check, is_part = settings.check_finite, settings.is_part
         member = None if is_part else _member_steps(model, batches, check)
         self._steps = member or steps_of_fit(model, batches, check, left, self._how, is_part)

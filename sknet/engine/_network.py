@@ -404,7 +404,9 @@ class Network(_HoldsPrograms):
             scope = Scope(self._values, False, *self.draws)
             with blas_threads(threads_of(n_rows(X), self.layout) if self._is_host else None):
                 output = by(self.module, scope, arguments(as_operands(self, X)))
-                return apply_head(head, (check_output(self.module, output) if by is run else output).data)
+                if by is run and not isinstance(output, Tensor):
+                    check_output(self.module, output)
+                return apply_head(head, output.data)
 
     def _compiled(self, X: Any, name: str, head: Head | None, by: Pass, most_rows: int | None) -> Any:
         """Return the result by programs, in parts of `most_rows` if given; None if there can be none."""

@@ -42,8 +42,9 @@ from sknet.engine._optimizer import (
 )
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, bindings, run
-from sknet.nn._initializer import rows_to_see, see_data, takes_data
+from sknet.nn._initializer import rows_to_see, see_data
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
+from sknet.nn._module import takes_data
 from sknet.nn._parameter import latest
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
@@ -108,7 +109,7 @@ class Programs:
         optimizer = model.optimizer.in_steps()
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.memory.flat_buffers() if buffers is None else buffers
-        self._made_of = made_of(model)
+        self.made_of = made_of(model)
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
@@ -128,14 +129,10 @@ class Programs:
         """The last change of the parameters: ndarray of shape (layout.size,), or None."""
         return self.update.result.delta
 
-    def are_of(self, model: ModelLike) -> bool:
-        """Tell whether the programs train the model's current memory, with its current hyperparameters."""
-        return is_made_of(model, self._made_of)
-
     def bind(self, model: ModelLike) -> None:
         """Train another model of the same structure with these programs, which have buffers of their own."""
         self._model, self.optimizer = model, model.optimizer.in_steps()
-        self._made_of = made_of(model)
+        self.made_of = made_of(model)
 
     def set_strength(self, program: Compiled) -> None:
         """Let a program for batches use the strength of the model's penalty."""
@@ -146,7 +143,7 @@ class Programs:
 
     def unbind(self) -> None:
         """Forget the model, until another one is bound."""
-        del self._model, self.optimizer, self._made_of
+        del self._model, self.optimizer, self.made_of
 
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
         """Return a program for batches like this one."""
@@ -200,8 +197,8 @@ class Programs:
 
 def made_of(model: ModelLike) -> tuple[Any, ...]:
     """Return the objects besides the network from which a step is made."""
-    flat, slots = model.memory.flat_buffers()
-    return flat, *slots.values(), *model._hyper, model.precision, model.memory.stream
+    memory = model.memory
+    return memory.flat_to_write(), *memory.slots.values(), *model._hyper, model.precision, memory.stream
 
 
 def is_made_of(model: ModelLike, parts: tuple[Any, ...]) -> bool:
@@ -603,7 +600,7 @@ class Stepper:
         """Tell whether the programs still compute the model's step."""
         assert self._programs is not None
         fingerprint = self._fingerprint
-        return fingerprint is not None and self._programs.are_of(model) and fingerprint.holds()
+        return fingerprint is not None and is_made_of(model, self._programs.made_of) and fingerprint.holds()
 
 
 def _is_traced(x: Any) -> bool:

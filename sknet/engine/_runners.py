@@ -19,7 +19,7 @@ from sknet.engine._inputs import Batch
 from sknet.engine._memory import Gradient
 from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import advance, check_finite_step, follow_schedules, per_output, reported
-from sknet.engine._programs import GradientInputs, Programs, eager_step
+from sknet.engine._programs import GradientInputs, Programs, eager_step, is_made_of
 from sknet.exceptions import NonFiniteError
 from sknet.nn._parameter import latest
 from sknet.ops._convolution import ROLES, convolution_work
@@ -271,7 +271,7 @@ class CompiledSteps(Steps):
 
     def is_valid(self) -> bool:
         fingerprint = self._fingerprint
-        return self._programs.are_of(self.model) and (fingerprint is None or fingerprint.holds())
+        return is_made_of(self.model, self._programs.made_of) and (fingerprint is None or fingerprint.holds())
 
     def watch(self) -> None:
         model = self.model
@@ -308,7 +308,8 @@ class CompiledSteps(Steps):
         """Copy parameters and slots of the model to these steps, or back, if they have their own."""
         if self._copies is None:
             return
-        models, own = self.model.memory.flat_buffers(), self._copies
+        memory = self.model.memory
+        models, own = (memory.flat_to_write(), memory.slots), self._copies
         (flat, slots), (to_flat, to_slots) = (models, own) if there else (own, models)
         to_flat[...] = flat
         for name, slot in slots.items():

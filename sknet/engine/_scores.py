@@ -19,6 +19,7 @@ from sknet.compile import native
 from sknet.core import Tensor, no_grad
 from sknet.device import device_of, namespace, to_device, to_host
 from sknet.engine._batches import MOST_KEPT
+from sknet.engine._inputs import row_weights
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
@@ -233,11 +234,6 @@ def _weights(weight: Any, n_rows: int, who: str) -> Any:
     if weight is not None and weight.shape != (n_rows,):
         raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one per row: {(n_rows,)}")
     return weight
-
-
-def row_weights(weight: Any) -> Any:
-    """Return weights of rows: of those of targets, labels or positions the mean of each row."""
-    return weight if weight is None or np.ndim(weight) < 2 else weight.reshape(len(weight), -1).mean(axis=1)
 
 
 def _class_numbers(target: Any, n_classes: int) -> Any:

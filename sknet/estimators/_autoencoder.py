@@ -18,7 +18,7 @@ from sknet.estimators._fit import layer_sizes
 from sknet.estimators._options import CONSTRAINTS, NamedOptions
 from sknet.estimators._transformer import BaseTransformer
 from sknet.losses import Loss
-from sknet.nn._initializer import draw_bias
+from sknet.nn._parameter import draw_bias
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 

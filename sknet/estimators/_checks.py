@@ -36,8 +36,7 @@ from sknet._frames import (
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.engine import RSquared
 from sknet.engine._checks import check_range, check_signs, check_total
-from sknet.engine._inputs import first_input
-from sknet.engine._scores import row_weights
+from sknet.engine._inputs import first_input, row_weights
 from sknet.estimators._fit import FitArguments
 from sknet.estimators._inputs import (
     RAGGED,

@@ -106,8 +106,6 @@ class Units:
 
     def scaled(self, x: Any, dtype: Any, *, is_lazy: bool = False) -> Any:
         """Return rows in these units; many of them, lazily or of a file, are computed when they are read."""
-        if ops.is_sparse(x):
-            return self._of_sparse(x, dtype)
         if type(x) is np.ndarray and x.size <= AT_ONCE:
             try:
                 return self._at_once(x, np.dtype(dtype))
@@ -117,6 +115,8 @@ class Units:
         if isinstance(x, np.ndarray):
             rows = ScaledRows(x, self, np.dtype(dtype))
             return rows if (is_lazy or _is_mapped(x)) and rows.nbytes > MOST_BYTES else rows[:]
+        if ops.is_sparse(x):
+            return self._of_sparse(x, dtype)
         with active(device_of(x)):
             xp, found = namespace(x), None
             mean, scale = (to_device(each, device_of(x)) for each in (self.mean, self.scale))
@@ -282,10 +282,10 @@ def units_of(x: Any, rows: Any, weight: Any, lengths: Any, axis: int | None, nam
         weight = np.abs(weight)
         counted = np.flatnonzero(weight if rows is None else weight[rows])
         rows = counted if rows is None else np.asarray(rows)[counted]
-    if ops.is_sparse(x):
-        mean, scale = _of_sparse(x, rows, weight)
-    else:
+    if type(x) is np.ndarray or not ops.is_sparse(x):
         mean, scale = _of_columns(_Columns(x, rows, weight, lengths, axis), name)
+    else:
+        mean, scale = _of_sparse(x, rows, weight)
     return _units(mean, scale, x.ndim if axis is not None else 1, axis)
 
 

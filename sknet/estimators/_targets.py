@@ -22,8 +22,8 @@ from sknet._frames import all_finite, are_indices, is_gap
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
+from sknet.engine._inputs import row_weights
 from sknet.engine._network import Head
-from sknet.engine._scores import row_weights
 from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss

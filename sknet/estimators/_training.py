@@ -16,10 +16,9 @@ from sknet.device import active, device_of, namespace, to_host
 from sknet.engine import Batches, History, Model
 from sknet.engine._batches import ComputedRows, join_leftover
 from sknet.engine._fit import Source, load_model_state, model_state
-from sknet.engine._inputs import first_input, row_shapes
+from sknet.engine._inputs import first_input, row_shapes, row_weights
 from sknet.engine._loop import Course, Outcome, Validation, train
 from sknet.engine._network import chunk_rows, chunk_rows_of, predict_raw
-from sknet.engine._scores import row_weights
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._checks import is_missing, lengths_of, taken_rows
 from sknet.estimators._fit import (

@@ -14,9 +14,9 @@ from sknet._constraints import shown
 from sknet.callbacks._scoring import naming_classes
 from sknet.device import to_host
 from sknet.engine import Batches, Model, Score
-from sknet.engine._inputs import first_input
+from sknet.engine._inputs import first_input, row_weights
 from sknet.engine._network import Head, apply_head
-from sknet.engine._scores import Gathered, row_weights
+from sknet.engine._scores import Gathered
 from sknet.estimators._checks import check_weights, filled, weighted_targets, without_padding
 from sknet.estimators._fit import (
     HELD_OUT,

@@ -64,7 +64,7 @@ PARTS = {
     "sknet.nn.extend": _parts_of(
         "nn",
         **{"layers._embedding": "draw_embedding draw_frequencies", "layers._recurrent": "draw_gates"},
-        **{"layers._linear": "draw_ones draw_signs draw_standard", "_initializer": "draw_bias draw_weight"},
+        **{"layers._linear": "draw_ones draw_signs draw_standard", "_parameter": "draw_bias draw_weight"},
     ),
     "sknet.onnx": _parts_of("onnx", _writer="Node"),
     "sknet.preprocessing": _parts_of(

@@ -13,7 +13,7 @@ from sknet._params import Interval, ParameterObject, StrOptions
 from sknet._random import check_random_state
 from sknet.core import Tensor, no_grad
 from sknet.device import to_device, to_host
-from sknet.nn._module import Module
+from sknet.nn._module import Module, takes_data
 from sknet.nn._parameter import Parameter, Scope, run
 from sknet.ops import is_sparse
 
@@ -48,21 +48,6 @@ class Initializer(ParameterObject, ABC):
         `random_state`, `fan_in` and `fan_out` are those of the weights.
         """
         return np.zeros(shape)
-
-
-# What parameters keep until they are drawn: functions, which files can call by their names.
-
-
-def draw_weight(
-    init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
-) -> Array:
-    return init.draw(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
-
-
-def draw_bias(
-    init: Initializer, random_state: RandomState, *, shape: Shape, fan_in: int, fan_out: int
-) -> Array:
-    return init.draw_bias(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
 
 
 M = TypeVar("M", bound=Module)
@@ -157,11 +142,6 @@ class DataDependentInit(Protocol):
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
         """Fit the first weights to the module's first input."""
-
-
-def takes_data(layer: object) -> bool:
-    """Tell whether a layer can be shown data."""
-    return callable(getattr(type(layer), "see_data", None))
 
 
 def _waits(layer: Any) -> bool:

@@ -1187,3 +1187,8 @@ def is_lazy(module: Module) -> bool:
     (True, False)
     """
     return any(each._is_lazy for each in module.modules())
+
+
+def takes_data(layer: object) -> bool:
+    """Tell whether a layer can be shown data."""
+    return callable(getattr(type(layer), "see_data", None))

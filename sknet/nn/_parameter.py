@@ -182,7 +182,7 @@ class Parameter(Tensor):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "data":
-            home = self.home
+            home = None if self._home is None else self._home()
             if home is not None:
                 home.write(self, value)
                 return
@@ -203,9 +203,9 @@ class Parameter(Tensor):
 
         The reference to `home` is weak, so that the ownership also ends with the owner.
         """
-        self._home = None
+        object.__setattr__(self, "_home", None)
         self.data = data
-        self._home = None if home is None else ref(home)
+        object.__setattr__(self, "_home", None if home is None else ref(home))
 
     def _memory_to_write(self) -> Any:
         home = self.home
@@ -615,3 +615,18 @@ class Registered:
             raise AttributeError(self.name) from None  # Module.__getattr__ makes the message
         scope = current_scope()
         return parameter if scope is None else scope.values.get(id(parameter), parameter)
+
+
+# What parameters keep until they are drawn: functions, which files can call by their names.
+
+
+def draw_weight(
+    init: Any, random_state: RandomState, *, shape: tuple[int, ...], fan_in: int, fan_out: int
+) -> np.ndarray[Any, Any]:
+    return init.draw(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)
+
+
+def draw_bias(
+    init: Any, random_state: RandomState, *, shape: tuple[int, ...], fan_in: int, fan_out: int
+) -> np.ndarray[Any, Any]:
+    return init.draw_bias(random_state, shape=shape, fan_in=fan_in, fan_out=fan_out)

@@ -19,7 +19,8 @@ from numpy.random import RandomState
 from sknet._constraints import shown
 from sknet._params import Interval, resolve
 from sknet.exceptions import InvalidParameterError, ShapeError
-from sknet.nn._initializer import Array, FromData, Initializer, Shape, from_data, takes_data
+from sknet.nn._initializer import Array, FromData, Initializer, Shape, from_data
+from sknet.nn._module import takes_data
 
 __all__ = [
     "INITIALIZERS", "SCHEMES", "VERSION", "Constant", "FromData", "GlorotNormal", "GlorotUniform", "HeNormal",

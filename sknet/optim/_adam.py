@@ -187,8 +187,10 @@ def _table(optimizer: Adam | AdamW, lr: KeptRate, first: int, n_steps: int, *oth
     """Return the numbers of the steps after the first ones, as `hyper` gives them for each: to the bit."""
     start, stop = first // BLOCK * BLOCK, first + n_steps
     given = lr, float(optimizer.beta1), float(optimizer.beta2), others
-    blocks = [_block(*given, before) for before in range(start, stop, BLOCK)]
-    return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks))[first - start : stop - start]
+    found = _block(*given, start)
+    if stop - start > BLOCK:
+        found = np.concatenate([_block(*given, before) for before in range(start, stop, BLOCK)])
+    return found[first - start : stop - start]
 
 
 @lru_cache(256)

@@ -84,10 +84,8 @@ class BaseOptimizer(ParameterObject, ABC):
         """Names of the arrays kept for each parameter, all of which start at zero."""
         return ()
 
-    @property
-    def averaging(self) -> tuple[str, ...]:
-        """Names of the slots that `averages` reads; empty if the trained parameters predict."""
-        return ()
+    # Names of the slots that `averages` reads; none if the trained parameters predict.
+    averaging: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Any:

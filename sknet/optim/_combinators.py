@@ -87,7 +87,7 @@ class Combinator(Optimizer, ABC):
         return (*self.own_slots, *(PREFIX + name for name in self.optimizer.slots))
 
     @property
-    def averaging(self) -> tuple[str, ...]:
+    def averaging(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(PREFIX + name for name in self.optimizer.averaging)
 
     @property

@@ -98,7 +98,7 @@ class Muon(Optimizer):
         return tuple(dict.fromkeys(("mu", *self._rest.slots)))
 
     @property
-    def averaging(self) -> tuple[str, ...]:
+    def averaging(self) -> tuple[str, ...]:  # type: ignore[override]
         return self._rest.averaging
 
     @property

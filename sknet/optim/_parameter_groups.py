@@ -79,7 +79,7 @@ class Groups(Composite, Optimizer):
         return _joined(optimizer.slots for optimizer in self.groups.values())
 
     @property
-    def averaging(self) -> tuple[str, ...]:
+    def averaging(self) -> tuple[str, ...]:  # type: ignore[override]
         return _joined(optimizer.averaging for optimizer in self.groups.values())
 
     @property

@@ -25,10 +25,10 @@ from sknet.callbacks._scoring import naming_classes
 from sknet.core import Tensor
 from sknet.device import Device
 from sknet.engine import History
+from sknet.engine._inputs import row_weights
 from sknet.engine._layer_outputs import output_shapes
 from sknet.engine._model_copies import slim_model
 from sknet.engine._scheduler import grouped, run_in_threads
-from sknet.engine._scores import row_weights
 from sknet.estimators import EstimatorSummary, LayerRow
 from sknet.estimators._checks import check_weights, check_y, filled, weights_of_known, with_missing
 from sknet.estimators._computation import Computation, bounds_of, n_offsets_of, outputs_of

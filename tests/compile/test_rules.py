@@ -75,7 +75,6 @@ ROWS = [
     ),
     Row("permute_once", (lambda x: x.T.T, lambda x: ops.permute_dims(x.T, (1, 0))), dtypes=ALL),
     Row("same_dtype", (lambda x: bind(PRIMITIVES["astype"], (x,), {"dtype": x.dtype}),), dtypes=ALL),
-    Row("same_shape", (lambda x: bind(PRIMITIVES["broadcast_to"], (x,), {"shape": x.shape}),), dtypes=ALL),
     Row(
         "broadcast_late",
         (

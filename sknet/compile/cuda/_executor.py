@@ -294,7 +294,7 @@ class CupyProgram(GroupWriter, Program):
             return self._narrow.bind(memory, slots, sparse)
         arrays = self.plan.arrays(memory, slots, self._constants)
         w, values = self._writer, self._writer.values(memory, arrays, self._needs, sparse)
-        calls = list(bound(w.calls, values, w.made))
+        calls = bound(w.calls, values, w.made)
         return Step(calls, self._last(), self._precision if self._calls else None), arrays
 
     def _last(self) -> "Last | None":

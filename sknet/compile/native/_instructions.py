@@ -49,9 +49,12 @@ def loop_of_products(dtype: np.dtype[Any]) -> Loop | None:
     return loop_of(np.matmul, (dtype, dtype, dtype)) if dtype.isnative else None
 
 
+HEADER = object.__basicsize__  # bytes of an array before the address of its first element
+
+
 def address_of(x: Any) -> int:
     """Return the address of an array's first element, or 0 for None."""
-    return 0 if x is None else ctypes.c_size_t.from_address(id(x) + object.__basicsize__).value
+    return 0 if x is None else ctypes.c_size_t.from_address(id(x) + HEADER).value
 
 
 def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
@@ -147,7 +150,7 @@ class Tape:
     def address(self, array: np.ndarray) -> int:
         """Return the address of an array, which is kept alive."""
         self._alive.append(array)
-        return address_of(array)
+        return ctypes.c_size_t.from_address(id(array) + HEADER).value
 
     def number(self, value: float, dtype: np.dtype) -> int:
         """Return the address of a constant, the same for the same."""
@@ -217,30 +220,31 @@ Array = np.ndarray[Any, Any]
 
 def is_plain(*arrays: Any) -> bool:
     """Tell whether these are C-contiguous, aligned arrays."""
-    return all(
-        type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative
-        for x in arrays
-    )
+    for x in arrays:
+        if type(x) is not np.ndarray or not x.dtype.isnative:
+            return False
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return False
+    return True
 
 
 def is_apart(out: Array, *operands: Array) -> bool:
     """Tell whether each operand has exactly the memory of the result, or none of it."""
-    place = out.__array_interface__["data"][0], out.strides
-    return all(
-        (x.__array_interface__["data"][0], x.strides) == place or not np.may_share_memory(x, out)
-        for x in operands
-    )
+    place = address_of(out), out.strides
+    others = [x for x in operands if (address_of(x), x.strides) != place]
+    return not any(np.may_share_memory(x, out) for x in others)
 
 
 def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
     """Return lengths, and strides of each array, after merging axes that are contiguous in all of them."""
     lengths: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
-    for i, n in enumerate(shape):
+    inner: list[int] = []
+    for n, here in zip(shape, zip(*strides, strict=True), strict=True):
         if n == 1:
             continue
-        here = [each[i] for each in strides]
-        if lengths and all(own[-1] == n * step for own, step in zip(steps, here, strict=True)):
+        if lengths and inner == [n * step for step in here]:
             lengths[-1] *= n
             for own, step in zip(steps, here, strict=True):
                 own[-1] = step
@@ -248,6 +252,7 @@ def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[
             lengths.append(n)
             for own, step in zip(steps, here, strict=True):
                 own.append(step)
+        inner = [*here]
     return (lengths, steps) if lengths else ([1], [[0] for _ in strides])
 
 
@@ -256,6 +261,9 @@ def offset(place: tuple[int, ...], steps: Sequence[int]) -> int:
 
 
 def strides_over(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of an array that is broadcast; any for axes of length 1."""
+    if x.shape == shape:
+        return x.strides
     return (
         *[0] * (len(shape) - x.ndim),
         *[0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)],
@@ -279,7 +287,8 @@ def looped(
     if len(lengths) > 3:
         return False
     third, second, inner = [*[1] * (3 - len(lengths)), *lengths]
-    of_third, of_second, of_inner = zip(*([*[0] * (3 - len(each)), *each] for each in strides), strict=True)
+    missing = [0] * (3 - len(lengths))
+    of_third, of_second, of_inner = zip(*[[*missing, *each] for each in strides], strict=True)
     sizes, steps = (inner, *core[0]), (*of_inner, *core[1])
     loop(
         tape, function, list(map(tape.address, arrays)), (second, of_second), sizes, steps, (third, of_third)
@@ -294,14 +303,11 @@ def loop(
     tape: Tape, function: Loop, addresses: Sequence[int], often: tuple[int, Sequence[int]],
     lengths: Sequence[int], strides: Sequence[int], again: tuple[int, Sequence[int]] = (1, ()),
 ) -> None:  # fmt: skip
-    tape.add(
-        Kind.LOOP, *function, *padded(addresses, 4), often[0], *padded(often[1], 4),
-        *padded(lengths, 4), *padded(strides, 9), again[0], *padded(again[1], 4),
-    )  # fmt: skip
-
-
-def padded(values: Sequence[int], length: int) -> list[int]:
-    return [*values, *[0] * (length - len(values))]
+    row = _row(Kind.LOOP, *function)
+    row[7], row[25] = often[0], again[0]
+    for first, values in ((3, addresses), (8, often[1]), (12, lengths), (16, strides), (26, again[1])):
+        row[first : first + len(values)] = values
+    tape.rows.append(row)
 
 
 # -- copies -------------------------------------------------------------------------------------
@@ -554,7 +560,7 @@ def _without_parts(rows: list[Row]) -> Iterator[Row]:
             if len(rows) < i + 2 * n or rows[i + n - 1][0] not in PARTS:
                 break
             end = i + n
-            while _are_behind(rows[end - n : end], rows[end : end + n]):
+            while len(rows) >= end + n and all(map(_is_behind, rows[end - n : end], rows[end : end + n])):
                 end += n
             if end > i + n:
                 whole = _whole([rows[first:end:n] for first in range(i, i + n)])
@@ -563,12 +569,8 @@ def _without_parts(rows: list[Row]) -> Iterator[Row]:
         i = end if whole else i + 1
 
 
-def _are_behind(before: list[Row], after: list[Row]) -> bool:
-    """Tell whether instructions do to the elements behind others what those do."""
-    return len(before) == len(after) and all(map(_is_behind, before, after))
-
-
 def _is_behind(before: Row, after: Row) -> bool:
+    """Tell whether an instruction does to the elements behind others what another does to those."""
     fields = PARTS.get(before[0])
     if fields is None or before[0] != after[0] or len({before[each] for each in fields.counts}) > 1:
         return False

@@ -33,7 +33,6 @@ from sknet.compile.native._instructions import (
     looped,
     merged,
     offset,
-    padded,
     strides_over,
 )
 from sknet.compile.numpy import add_multiple, check_indices, fill_mask, write_largest
@@ -83,9 +82,7 @@ def ufunc(tape: Tape, call: Call) -> bool:
     if type(out) is not np.ndarray or operands is None:
         return False
     arrays = [*operands, out]
-    if broadcast_shapes(*[x.shape for x in arrays]) != out.shape or not all(
-        x.flags.aligned and x.dtype.isnative and min(x.strides, default=0) >= 0 for x in arrays
-    ):
+    if not _are_forward(arrays) or broadcast_shapes(*[x.shape for x in arrays]) != out.shape:
         return False
     if not out.size:
         return True
@@ -105,6 +102,14 @@ def ufunc(tape: Tape, call: Call) -> bool:
     return looped(tape, inner, arrays, lengths, strides, _meaning(function, arrays), in_parts)
 
 
+def _are_forward(arrays: Sequence[Array]) -> bool:
+    """Tell whether arrays are aligned, and their elements none before the first."""
+    for x in arrays:
+        if not x.flags.aligned or not x.dtype.isnative or min(x.strides, default=0) < 0:
+            return False
+    return True
+
+
 def _meaning(function: Any, arrays: Sequence[Array]) -> int:
     other: int = Meaning.OTHER
     found = MEANINGS.get(function, other)
@@ -119,11 +124,12 @@ def _meaning(function: Any, arrays: Sequence[Array]) -> int:
 
 def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
     """Return operands as arrays; numbers get the dtype of the arrays."""
-    dtypes = {x.dtype for x in operands if type(x) is np.ndarray}
-    if len(dtypes) == 1 and all(type(x) in (np.ndarray, int, float) for x in operands):
-        [dtype] = dtypes
-        return [np.asarray(x, dtype) for x in operands]
-    return list(operands) if all(type(x) is np.ndarray for x in operands) else None
+    kinds, dtypes = set(map(type, operands)), {x.dtype for x in operands if type(x) is np.ndarray}
+    if kinds == {np.ndarray}:
+        return list(operands)
+    if len(dtypes) != 1 or not kinds <= {np.ndarray, int, float}:
+        return None
+    return [np.asarray(x, *dtypes) for x in operands]
 
 
 def _spread(tape: Tape, function: Any, x: Array, y: Array, out: Array) -> bool:
@@ -202,13 +208,9 @@ def dot(tape: Tape, call: Call) -> bool:
     if call.named or len(call.args) != 3:
         return False
     a, b, out = call.args
-    if (
-        any(type(x) is not np.ndarray for x in (a, b, out))
-        or min(a.ndim, b.ndim) < 1
-        or max(a.ndim, b.ndim) > 2
-    ):
+    if {*map(type, call.args)} != {np.ndarray} or min(a.ndim, b.ndim) < 1 or max(a.ndim, b.ndim) > 2:
         return False
-    if not all(x.flags.c_contiguous or x.flags.f_contiguous for x in (a, b)) or not out.flags.c_contiguous:
+    if not (a.flags.forc and b.flags.forc and out.flags.c_contiguous):
         return False  # it would copy
     first, second = a[np.newaxis] if a.ndim == 1 else a, b[:, np.newaxis] if b.ndim == 1 else b
     result = out.reshape(first.shape[0], second.shape[1])
@@ -220,7 +222,7 @@ def dot(tape: Tape, call: Call) -> bool:
 def matmul(tape: Tape, call: Call) -> bool:
     named = dict(call.named)
     given = [*call.args, named.pop("out")] if "out" in named else list(call.args)
-    if named or len(given) != 3 or any(type(x) is not np.ndarray or x.ndim < 2 for x in given):
+    if named or len(given) != 3 or {*map(type, given)} != {np.ndarray} or min([x.ndim for x in given]) < 2:
         return False
     return _multiplied(tape, *given)
 
@@ -228,7 +230,8 @@ def matmul(tape: Tape, call: Call) -> bool:
 def _multiplied(tape: Tape, a: Array, b: Array, out: Array) -> bool:
     inner = loop_of(np.matmul, (a.dtype, b.dtype, out.dtype))
     arrays = a, b, out
-    if inner is None or out.dtype.char not in "fd" or not all(x.flags.aligned for x in arrays):
+    are_aligned = a.flags.aligned and b.flags.aligned and out.flags.aligned
+    if inner is None or out.dtype.char not in "fd" or not are_aligned:
         return False
     if np.may_share_memory(a, out) or np.may_share_memory(b, out):
         return False
@@ -321,7 +324,7 @@ def _blas(
         scale = tape.number(factor, dtype)
     one, whole = tape.number(1, np.dtype(np.int64)), np.dtype(np.int64)
     places = [place for x in vectors for place in (tape.address(x), one)]
-    fields = [tape.number(size, whole), scale, *padded(places, 4)]
+    fields = [tape.number(size, whole), scale, *places, *[0] * (4 - len(places))]
     if kind == Kind.ADD_MULTIPLE:
         tape.add(kind, dtype.itemsize, address, *fields, size)
     else:

@@ -313,45 +313,26 @@ def _number(w: Writer, equation: Equation, row: Name) -> Name:
     return w.shaped(row) if _is_one(w, equation) else row
 
 
-@scratch("softmax")
-def _row(equation: Equation) -> Needs:
-    return [(_kept(equation), equation.operands[0].dtype)]
-
-
-@scratch("log_softmax")
-def _row_and_powers(equation: Equation) -> Needs:
-    x: Variable = equation.operands[0]
-    return [*_row(equation), (x.shape, x.dtype)]
-
-
-@scratch("logsumexp")
+@scratch("softmax", "log_softmax", "logsumexp")
 def _row_powers_and_mask(equation: Equation) -> Needs:
-    return [*_row_and_powers(equation), (_kept(equation), np.dtype(bool))]
+    x, row = equation.operands[0], _kept(equation)
+    needed = [(row, x.dtype), (x.shape, x.dtype), (row, np.dtype(bool))]
+    return needed[: ("softmax", "log_softmax", "logsumexp").index(equation.primitive.name) + 1]
 
 
-@emitter("softmax")
+@emitter("softmax", "log_softmax")
 def _softmax(w: Writer, equation: Equation) -> None:
     if not equation.operands[0].size:
         by_its_forward(w, equation)
         return
-    out, row = w.name(equation.output), w.scratch(equation)
-    _shift(w, equation, row, out)
-    w.call(np.exp, out, out)
-    _reduce(w, np.add.reduce, "sum", out, equation, row)
-    w.call(np.divide, out, _number(w, equation, row), out)
-
-
-@emitter("log_softmax")
-def _log_softmax(w: Writer, equation: Equation) -> None:
-    if not equation.operands[0].size:
-        by_its_forward(w, equation)
-        return
-    out, row, powers = w.name(equation.output), w.scratch(equation), w.scratch(equation, 1)
+    is_log, out, row = equation.primitive.name == "log_softmax", w.name(equation.output), w.scratch(equation)
+    powers = w.scratch(equation, 1) if is_log else out
     _shift(w, equation, row, out)
     w.call(np.exp, out, powers)
     _reduce(w, np.add.reduce, "sum", powers, equation, row)
-    w.call(np.log, row, row)
-    w.call(np.subtract, out, _number(w, equation, row), out)
+    if is_log:
+        w.call(np.log, row, row)
+    w.call(np.subtract if is_log else np.divide, out, _number(w, equation, row), out)
 
 
 @emitter("logsumexp")
@@ -621,9 +602,6 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
             w.call(np.add, out, target, out)
 
 
-# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_backend.py.
-
-
 # -- one element per row ----------------------------------------------------------------------
 
 
@@ -733,10 +711,6 @@ def _is_simple(w: Writer, *xs: Variable) -> bool:
     return all(x.size > 0 and w.plan.views.is_contiguous(x) for x in xs)
 
 
-def _has_loops(x: Variable) -> bool:
-    return x.dtype.char in "fd"
-
-
 # -- whole rows -------------------------------------------------------------------------------
 
 
@@ -786,7 +760,7 @@ def _put_needs(equation: Equation) -> Needs:
 @emitter("put")
 def _put_rows(w: Writer, equation: Equation) -> None:
     g, indices = equation.operands
-    if not _is_simple(w, g) or not _has_loops(g):
+    if not _is_simple(w, g) or g.dtype.char not in REAL:
         by_its_forward(w, equation)
         return
     before, length, behind = _around(equation.output.shape, equation.params["axis"])
@@ -826,7 +800,7 @@ def _take_along(w: Writer, equation: Equation) -> None:
 def _put_along(w: Writer, equation: Equation) -> None:
     g, output = equation.operands[0], equation.output
     distinct = g.shape[equation.params["axis"]] == 1
-    if not _is_simple(w, g) or not (distinct or _has_loops(g)):
+    if not _is_simple(w, g) or not (distinct or g.dtype.char in REAL):
         by_its_forward(w, equation)
         return
     _fill(w, output)
@@ -854,7 +828,7 @@ def _getitem(w: Writer, equation: Equation) -> None:
 @emitter("scatter_add")
 def _scatter_add(w: Writer, equation: Equation) -> None:
     [g], index, output = equation.operands, equation.params["index"], equation.output
-    if not _is_simple(w, g) or not (is_basic(index) or (may_repeat(index) and _has_loops(g))):
+    if not _is_simple(w, g) or not (is_basic(index) or (may_repeat(index) and g.dtype.char in REAL)):
         by_its_forward(w, equation)
         return
     _fill(w, output)

@@ -47,14 +47,14 @@ class NumpyProgram(Program):
         if group.finish is not None:
             first = len(writer.calls)
             emit_biased(writer, group.finish)
-            writer.comment(first, str(group.finish.output))
+            writer.comment(first, group.finish.output)
             return
         for equation in group.equations:
-            if self.plan.views.is_view(equation):
+            if equation.output in self.plan.views.sources:
                 continue
             first = len(writer.calls)
             emit(writer, equation)
-            writer.comment(first, str(equation.output))
+            writer.comment(first, equation.output)
 
     def _write_blocks(self, writer: Writer, group: Group) -> None:
         """Write a loop over blocks of rows, each of which goes through all equations at once."""
@@ -80,7 +80,7 @@ class NumpyProgram(Program):
         """Return the calls of the step on this memory, and the array of every variable."""
         arrays = self.plan.arrays(memory, slots)
         values = self._values(memory, arrays, sparse)
-        return list(bound(self._writer.calls, values, self._writer.made)), arrays
+        return bound(self._writer.calls, values, self._writer.made), arrays
 
     def _values(
         self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
@@ -128,8 +128,8 @@ OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div:
 
 def in_parts(graph: Graph) -> Graph:
     """Return a graph without such primitives, that computes the same bits."""
-    if not any(map(_has_parts, graph.equations)):
-        return graph
+    if {equation.primitive.name for equation in graph.equations}.isdisjoint(WITH_PARTS):
+        return graph  # as most
     parts = _Parts()
     for equation in graph.equations:
         if _has_parts(equation):
@@ -140,8 +140,10 @@ def in_parts(graph: Graph) -> Graph:
 
 
 def _has_parts(equation: Equation) -> bool:
+    if equation.primitive.name not in WITH_PARTS:
+        return False
     dtypes = {x.dtype for x in (*equation.variables, equation.output)}
-    return equation.primitive.name in WITH_PARTS and len(dtypes) == 1 and dtypes.pop().char in REAL
+    return len(dtypes) == 1 and dtypes.pop().char in REAL
 
 
 class _Parts:
@@ -198,7 +200,7 @@ def _under_a_sigmoid(node: ast.expr) -> ast.expr | None:
 
 def with_biases(graph: Graph, groups: list[Group]) -> list[Group]:
     """Join each convolution with the sum of its result and a number for each filter."""
-    if all(equation.primitive.name != "conv" for equation in graph.equations):
+    if "conv" not in {equation.primitive.name for equation in graph.equations}:
         return groups  # as most, whose plans take a part of a short fit
     reads = Counter([*graph.outputs, *[x for equation in graph.equations for x in equation.variables]])
     made = {e.output: e for e in graph.equations if e.primitive.name == "conv" and reads[e.output] == 1}

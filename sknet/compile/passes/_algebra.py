@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet.compile import _graph as own
 from sknet.compile._graph import Equation, Graph, Operand, Variable, as_read, is_repeated
-from sknet.compile.passes._rewrite import Rewriter, Rules, rewrite, scalar_of
+from sknet.compile.passes._rewrite import CONSTANT, NUMBER, Rewriter, Rules, rewrite, scalar_of
 from sknet.device import backend, result_dtype
 from sknet.device._backend import broadcast_shapes
 from sknet.ops import SparseSlot
@@ -25,7 +25,7 @@ def _is_like(x: Operand, other: Variable) -> TypeGuard[Variable]:
 # -- neutral elements -------------------------------------------------------------------------
 
 
-@ALGEBRA.on("multiply", "divide")
+@ALGEBRA.on("multiply", "divide", reads=(CONSTANT, NUMBER))
 def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Multiplying or dividing x by 1 gives x."""
     x, y = equation.operands
@@ -36,7 +36,7 @@ def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return None
 
 
-@ALGEBRA.on("add", "subtract")
+@ALGEBRA.on("add", "subtract", reads=(CONSTANT, NUMBER))
 def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Adding or subtracting 0 gives x. Of floats, only -0.0 may be added, since -0.0 + 0.0 is 0.0."""
     x, y = equation.operands
@@ -109,14 +109,9 @@ def same_dtype(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return x if x.dtype == equation.output.dtype else None
 
 
-@ALGEBRA.on("broadcast_to")
-def same_shape(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A broadcast to the operand's own shape is dropped."""
-    x: Variable = equation.operands[0]
-    return x if x.shape == equation.output.shape else None
-
-
-@ALGEBRA.on("add", "subtract", "multiply", "divide", "where", "maximum", "minimum")
+@ALGEBRA.on(
+    "add", "subtract", "multiply", "divide", "where", "maximum", "minimum", reads=("broadcast_to", "reshape")
+)
 def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """An elementwise operation broadcasts by itself."""
     operands = tuple([_unbroadcast(rewriter, x) for x in equation.operands])
@@ -128,7 +123,7 @@ def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.emit(equation.primitive, *operands)
 
 
-@ALGEBRA.on("multiply", "divide", "negative")
+@ALGEBRA.on("multiply", "divide", "negative", reads=("broadcast_to",))
 def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """An array that is broadcast and then only combined with a number is combined before the broadcast."""
     if rewriter.is_read_as_laid_out(equation.output):
@@ -146,14 +141,16 @@ def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | N
 
 
 def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
-    found = rewriter.definition(x, "broadcast_to")
-    if found is not None:
-        return _unbroadcast(rewriter, found.operands[0])
-    single = rewriter.definition(x, "reshape") if type(x) is Variable and x.size == 1 else None
-    return single.operands[0] if single is not None and not single.operands[0].shape else x
+    found = rewriter.definitions.get(x)
+    if found is None or found.primitive.name not in ("broadcast_to", "reshape"):
+        return x
+    [source] = found.operands
+    if found.primitive.name == "broadcast_to":
+        return _unbroadcast(rewriter, source)
+    return x if source.shape or x.size != 1 else source
 
 
-@ALGEBRA.on("where")
+@ALGEBRA.on("where", reads=(CONSTANT, NUMBER))
 def where_or_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A `where` with zeros on one side is a mask: it keeps all bits of an element of x, or none."""
     condition, x, y = equation.operands
@@ -175,7 +172,7 @@ def _is_floating(rewriter: Rewriter, x: Operand, equation: Equation) -> bool:
 # -- signs ------------------------------------------------------------------------------------
 
 
-@ALGEBRA.on("negative")
+@ALGEBRA.on("negative", reads=("negative", "multiply", "divide"))
 def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Two negations cancel; otherwise the negation moves to a smaller factor."""
     [x] = equation.operands
@@ -220,7 +217,7 @@ def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
     return None
 
 
-@SIGNS.on("negative")
+@SIGNS.on("negative", reads=("multiply", "divide"))
 def negative_number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(c * x) is (-c) * x, and -(c / x) is (-c) / x, for real numbers."""
     [x] = equation.operands
@@ -240,7 +237,7 @@ def _is_real(number: Operand, x: Variable) -> bool:
     return x.dtype.kind == "f" or isinstance(number, float)
 
 
-@ALGEBRA.on("add")
+@ALGEBRA.on("add", reads=("negative",))
 def add_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Adding -y is subtracting y."""
     x, y = equation.operands
@@ -251,7 +248,7 @@ def add_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return None
 
 
-@ALGEBRA.on("subtract")
+@ALGEBRA.on("subtract", reads=("negative",))
 def subtract_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Subtracting -y is adding y."""
     x, y = equation.operands
@@ -304,7 +301,7 @@ def _positions(rewriter: Rewriter, indices: Variable, length: int, equation: Equ
     return rewriter.emit(own.flat_index, flat, length=length, **where)
 
 
-@ALGEBRA.on("sum")
+@ALGEBRA.on("sum", reads=("put_at",))
 def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A row that is zero except for one element sums to that element."""
     [x] = equation.operands
@@ -314,7 +311,7 @@ def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return _reshaped(rewriter, put.operands[0], equation.output.shape)
 
 
-@ALGEBRA.on("subtract")
+@ALGEBRA.on("subtract", reads=("put_at",))
 def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(g put into zeros) - x is -x, minus g at those positions."""
     x, y = equation.operands
@@ -335,7 +332,7 @@ LARGEST = 1 << 16  # elements of a computed constant: larger ones cost more memo
 CONSTANTS = Rules()
 
 
-@CONSTANTS.on("*")
+@CONSTANTS.on("*", reads=(CONSTANT,))
 def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Compute an equation whose operands are all constant."""
     constants = rewriter.constants
@@ -356,12 +353,10 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.constant(value)
 
 
-@CONSTANTS.on("*")
+@CONSTANTS.on("*", reads=(CONSTANT,))
 def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Replace a constant array of one repeated number by the number, if shape and dtype stay the same."""
     if equation.primitive.expression is None or len(equation.operands) < 2:
-        return None
-    if rewriter.constants.keys().isdisjoint(equation.variables):
         return None
     condition = equation.primitive.condition
     operands = list(equation.operands)
@@ -422,7 +417,7 @@ def scattered_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return _concatenated(rewriter, [(span.start, part)], span.axis, equation.output)
 
 
-@ASSEMBLY.on("add")
+@ASSEMBLY.on("add", reads=("assemble", "reshape"))
 def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of two arrays whose rows do not overlap is assembled from the rows of both."""
     first, second = (_definition(rewriter, x) for x in equation.operands)
@@ -434,7 +429,7 @@ def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return _assembled(rewriter, parts, equation.output)
 
 
-@ASSEMBLY.on("add")
+@ASSEMBLY.on("add", reads=("concat",))
 def disjoint_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of two arrays of which each is zero where the other is not, along an axis."""
     first, second = (rewriter.definition(x, "concat") for x in equation.operands)
@@ -451,7 +446,7 @@ def disjoint_inside(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return _concatenated(rewriter, parts, axis, equation.output)
 
 
-@ASSEMBLY.on("add")
+@ASSEMBLY.on("add", reads=("scatter_add",))
 def nothing_added(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum with zeros that are the gradient of an empty slice."""
     for x, zeros in (equation.operands, equation.operands[::-1]):
@@ -606,7 +601,7 @@ def _is_softmax_sum(rewriter: Rewriter, total: Operand, raised: Operand) -> bool
     return bool(top.operands[0] is shifted.operands[0])
 
 
-@RELAXED.on("exp")
+@RELAXED.on("exp", reads=("subtract",))
 def exp_of_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """exp(x - log(sum(exp(x)))) is exp(x) / sum(exp(x)), for shifted logits x."""
     [x] = equation.operands
@@ -627,20 +622,20 @@ def exp_of_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | Non
     return rewriter.emit("divide", raised, total)
 
 
-@RELAXED.on("multiply")
+@RELAXED.on("multiply", reads=("divide",))
 def softmax_times_row(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A softmax times one number per row is its exponentials times a quotient per row."""
     for x, b in (equation.operands, equation.operands[::-1]):
         quotient = rewriter.definition(x, "divide")
-        if quotient is None or not _is_smaller(b, x) or not rewriter.is_used_once(x):
+        if quotient is None or (type(b) is Variable and not b.size * 2 <= x.size > 0):
             continue
         raised, total = quotient.operands
-        if _is_softmax_sum(rewriter, total, raised):
+        if rewriter.is_used_once(x) and _is_softmax_sum(rewriter, total, raised):
             return rewriter.emit("multiply", raised, rewriter.emit("divide", b, total))
     return None
 
 
-@RELAXED.on("take_at")
+@RELAXED.on("take_at", reads=("subtract",))
 def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Elements of x - log(y), with one y per row, are elements of x minus the logarithm of their row's y."""
     x, positions = equation.operands
@@ -659,7 +654,7 @@ def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.emit("subtract", rewriter.emit(own.take_at, a, positions), rest)
 
 
-@RELAXED.on("negative")
+@RELAXED.on("negative", reads=("subtract",))
 def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(x - log(total)) is log(total) - x, except for the sign of the zero of a class with probability 1."""
     [difference] = equation.operands
@@ -678,11 +673,11 @@ def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | N
 # -- numbers are combined before they are applied to an array ---------------------------------
 
 
-@RELAXED.on("multiply", "divide")
+@RELAXED.on("multiply", "divide", reads=("multiply", "divide"))
 def numbers_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """(x * a) * b is x * (a * b), for numbers a and b that keep x in range; quotients alike."""
     x, b = _array_and_number(equation)
-    inner = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    inner = None if b is None else rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
     if b is None or inner is None or not rewriter.is_used_once(x):
         return None
     large, a = _array_and_number(inner)
@@ -720,7 +715,7 @@ def _is_normal(number: float, dtype: np.dtype) -> bool:
     return float(limits.smallest_normal) <= number <= float(limits.max)
 
 
-@RELAXED.on("divide")
+@RELAXED.on("divide", reads=(NUMBER,))
 def reciprocal(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A scalar divided by a constant is a product, which can be computed in place."""
     x, y = equation.operands
@@ -729,10 +724,6 @@ def reciprocal(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if x.dtype.kind != "f" or not all(_is_normal(abs(number), x.dtype) for number in (y, 1.0 / (y or 1.0))):
         return None
     return rewriter.emit("multiply", x, 1.0 / y)
-
-
-def _is_smaller(x: Operand, than: Operand) -> bool:
-    return type(than) is Variable and (type(x) is not Variable or x.size * 2 <= than.size > 0)
 
 
 @RELAXED.on("scaled_quotient")
@@ -746,7 +737,7 @@ def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None
     return rewriter.emit("multiply", scale, rewriter.emit("divide", x, y))
 
 
-@RELAXED.on("add", "subtract")
+@RELAXED.on("add", "subtract", reads=("multiply",))
 def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """X + c * y takes one pass over flat arrays, or where x is a matrix product."""
     output = equation.output
@@ -797,7 +788,7 @@ def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:
 # -- sums of products -------------------------------------------------------------------------
 
 
-@RELAXED.on("sum")
+@RELAXED.on("sum", reads=("negative", "multiply"))
 def sum_of_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of -x is minus that of x, and that of -x * y minus that of x * y, up to the sign of a zero."""
     [x] = equation.operands
@@ -823,7 +814,7 @@ def _without_sign(rewriter: Rewriter, x: Variable) -> Variable | None:
     return None
 
 
-@RELAXED.on("sum")
+@RELAXED.on("sum", reads=("multiply",))
 def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of all elements of a product is an inner product, which needs no temporary array."""
     [x] = equation.operands
@@ -844,7 +835,7 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 # -- powers -----------------------------------------------------------------------------------
 
 
-@RELAXED.on("pow")
+@RELAXED.on("pow", reads=(NUMBER,))
 def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Powers of 2, and of 0.5 of what is never negative, have functions of their own."""
     x, exponent = equation.operands

@@ -11,43 +11,39 @@ from sknet.compile._plan import Views
 from sknet.core import PRIMITIVES, Primitive
 
 Rule = Any  # a function of the rewriter and an equation, identified by its name
+CONSTANT, NUMBER = "constant", "number"  # kinds of operands besides results of primitives
 
 
 class Rules:
-    def __init__(self, *others: "Rules") -> None:
-        self._table: dict[str, list[Rule]] = {}
-        self._merged: dict[str, list[Rule]] = {}
-        for other in others:
-            for name, rules in other._table.items():
-                self._table.setdefault(name, []).extend(rules)
+    """Rules by primitive, each with the kinds of operands of which an equation has to read one."""
 
-    def on(self, *names: str) -> Callable[[Rule], Rule]:
+    def __init__(self, *others: "Rules") -> None:
+        self.table: dict[str, list[tuple[Rule, frozenset[str]]]] = {}
+        for other in others:
+            for name, rules in other.table.items():
+                self.table.setdefault(name, []).extend(rules)
+
+    def on(self, *names: str, reads: Iterable[str] = ()) -> Callable[[Rule], Rule]:
+        """Register a rule of these primitives; all others need not be offered what it does not read."""
+
         def register(rule: Rule) -> Rule:
             for name in names:
-                self._table.setdefault(name, []).append(rule)
-            self._merged.clear()
+                self.table.setdefault(name, []).append((rule, frozenset(reads)))
             return rule
 
         return register
 
-    def of(self, name: str) -> Iterable[Rule]:
-        """Return the rules for one primitive: those for all primitives first."""
-        found = self._merged.get(name)
-        if found is None:
-            found = self._merged[name] = [*self._table.get("*", ()), *self._table.get(name, ())]
-        return found
-
     def apply_to(self, graph: Graph) -> bool:
-        return any(equation.primitive.name in self._table for equation in graph.equations)
+        return not self.table.keys().isdisjoint([equation.primitive.name for equation in graph.equations])
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(rule.__name__ for rules in self._table.values() for rule in rules)
+        return frozenset(rule.__name__ for rules in self.table.values() for rule, _ in rules)
 
     def only(self, *names: str) -> "Rules":
         found = Rules()
-        for primitive, rules in self._table.items():
-            found._table[primitive] = [rule for rule in rules if rule.__name__ in names]
+        for primitive, rules in self.table.items():
+            found.table[primitive] = [each for each in rules if each[0].__name__ in names]
         return found
 
 
@@ -57,7 +53,7 @@ class Rewriter:
     def __init__(self, graph: Graph, rules: Rules, exact: bool = False) -> None:
         self.constants = dict(graph.constants)
         self.definitions: dict[Variable, Equation] = {}
-        self._rules = rules
+        self._rules, self._of_all = rules.table, rules.table.get("*", [])
         self._equations: list[Equation] = []
         self._known: dict[Any, Variable] = {}
         self._renamed: dict[Variable, Variable] = {}
@@ -107,7 +103,7 @@ class Rewriter:
 
     def definition(self, x: Operand, name: str) -> Equation | None:
         """Return the equation that computes `x`, if it is of the primitive `name`."""
-        found = self.definitions.get(x) if type(x) is Variable else None
+        found = self.definitions.get(x)
         return found if found is not None and found.primitive.name == name else None
 
     def is_used_once(self, x: Variable) -> bool:
@@ -119,10 +115,22 @@ class Rewriter:
         return x in self._read_as_laid_out
 
     def _add(self, equation: Equation) -> Variable:
-        for rule in self._rules.of(equation.primitive.name):
-            found = rule(self, equation)
-            if found is not None:
-                return found
+        kinds = set() if equation.variables else {CONSTANT}
+        for x in equation.variables:
+            made = self.definitions.get(x)
+            if made is not None:
+                kinds.add(made.primitive.name)
+            elif x in self.constants:
+                kinds.add(CONSTANT)
+        if len(equation.variables) < len(equation.operands):
+            kinds.add(NUMBER)
+        for rules in (self._of_all, self._rules.get(equation.primitive.name, ())):
+            for rule, reads in rules:
+                if reads and reads.isdisjoint(kinds):
+                    continue
+                found = rule(self, equation)
+                if found is not None:
+                    return found
         return self._written(equation)
 
     def _rounds_alike(self, found: Variable, output: Variable) -> bool:
@@ -159,7 +167,8 @@ class Rewriter:
 
     def _written(self, equation: Equation) -> Variable:
         """Append an equation unless an identical one exists; return its output."""
-        key = equation.form, equation.operands_key({})
+        is_plain = len(equation.variables) == len(equation.operands)
+        key = equation.form, equation.operands if is_plain else equation.operands_key({})
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._appended(equation)

@@ -12,9 +12,8 @@ from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
-from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import Parameter, Registered
+from sknet.nn._parameter import Parameter, Registered, draw_bias, draw_weight
 from sknet.nn.init import Initializer, scheme
 from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d, pad
 

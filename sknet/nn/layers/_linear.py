@@ -13,9 +13,9 @@ from sknet._params import Interval, StrOptions, described_by
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
-from sknet.nn._initializer import deviation_of, draw_bias, draw_weight, in_float64, rows_of, write
+from sknet.nn._initializer import deviation_of, in_float64, rows_of, write
 from sknet.nn._module import Module, check_arguments
-from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, ones, zeros
+from sknet.nn._parameter import DEFAULT_DTYPE, Parameter, Registered, draw_bias, draw_weight, ones, zeros
 from sknet.nn.init import FromData, Initializer, scheme
 from sknet.ops import (
     broadcast_to,
