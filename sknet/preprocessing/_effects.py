@@ -55,7 +55,7 @@ def levels_of(codes: np.ndarray) -> Bins:
 
 
 def explained(bins: Bins, y: np.ndarray) -> float:
-    """Return how much of the squares of targets their means in bins explain, without what chance does."""
+    """Return the sum of squares of targets that their means in bins explain, less that of chance."""
     counts = np.bincount(bins.indices, minlength=bins.n_bins)
     sums = [np.bincount(bins.indices, weights=column, minlength=bins.n_bins) for column in y.T]
     squares = np.square(sums).sum(axis=0)
@@ -81,7 +81,7 @@ def fitted(inputs: np.ndarray, y: np.ndarray, weight: "np.ndarray | None" = None
     return np.linalg.solve(products, weighted.T @ y.astype(np.float32))
 
 
-def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray) -> bool:
+def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> bool:
     """Tell whether effects of columns on the mean of targets, 1 on average, multiply rather than add up."""
     # Both are fitted to every second row, and compared on the others.
     n_columns = table.numbers.shape[1] + table.codes.shape[1]
@@ -89,29 +89,39 @@ def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray) -> bool:
         return False
     if len(rows) > MOST_ROWS:
         rows = np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))
-    y = y[rows].astype(np.float32)
+    y, weight = y[rows].astype(np.float32), (weight[rows] / weight[rows].mean()).astype(np.float32)
     if not y.any():
         return False
     columns = [bins_of(column, FEW_BINS) for column in filled(table.numbers[rows])[0].T]
     columns += [levels_of(codes) for codes in table.codes[rows].T]
-    gains = [explained(each, y[:, np.newaxis] - y.mean()) for each in columns]
-    inputs = inputs_of([columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]])
-    inputs = inputs[:, inputs.any(axis=0)]
-    own, others, seen = inputs[::2], inputs[1::2], y[1::2]
-    most = float(np.log(y.max()))
-    added = 1.0 + others @ fitted(own, y[::2] - 1.0)
-    multiplied = np.exp(np.minimum(others @ _of_logarithms(own, y[::2], most), most))
-    of_sums, of_products = (
-        np.square(np.clip(each, y.min(), y.max()) - seen).sum() for each in (added, multiplied)
+    # Targets and weights may be so large that their squares are not finite, which saves nothing.
+    with np.errstate(all="ignore"):
+        gains = [explained(each, y[:, np.newaxis] - y.mean()) for each in columns]
+        inputs = inputs_of([columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]])
+        try:
+            return _multiply(inputs[:, inputs.any(axis=0)], y, weight)
+        except np.linalg.LinAlgError:
+            return False
+
+
+def _multiply(inputs: np.ndarray, y: np.ndarray, weight: np.ndarray) -> bool:
+    (own, of_own, own_weight), (others, seen, other_weight) = (
+        (inputs[i::2], y[i::2], weight[i::2]) for i in (0, 1)
     )
-    least = max(LEAST_SAVED * of_sums, LEAST_OF_ALL * np.square(seen - seen.mean()).sum())
-    return bool(of_sums - of_products > least)
+    most = float(np.log(y.max()))
+    added = 1.0 + others @ fitted(own, of_own - 1.0, own_weight)
+    multiplied = np.exp(np.minimum(others @ _of_logarithms(own, of_own, own_weight, most), most))
+    of_sums, of_products, of_all = (
+        (other_weight * np.square(np.clip(each, y.min(), y.max()) - seen)).sum()
+        for each in (added, multiplied, np.average(seen, weights=other_weight))
+    )
+    return bool(of_sums - of_products > max(LEAST_SAVED * of_sums, LEAST_OF_ALL * of_all))
 
 
-def _of_logarithms(inputs: np.ndarray, y: np.ndarray, most: float) -> np.ndarray:
+def _of_logarithms(inputs: np.ndarray, y: np.ndarray, weight: np.ndarray, most: float) -> np.ndarray:
     """Return effects on the logarithm of the mean, with the least Poisson deviance, by Newton's method."""
     mean = (y + 1.0) / 2.0
     for _ in range(N_STEPS):
-        effects = fitted(inputs, np.log(mean) + (y - mean) / mean, mean)
+        effects = fitted(inputs, np.log(mean) + (y - mean) / mean, weight * mean)
         mean = np.exp(np.clip(inputs @ effects, LEAST_LOGARITHM, most))
     return effects

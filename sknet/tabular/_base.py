@@ -366,7 +366,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         n_known = len(known) if task.weight is None else np.count_nonzero(task.weight[known] > 0)
         if n_known < LEAST_ROWS:
             task.settings.pop(NEIGHBORS, None)
-        task = _with_sums(with_log_links(task, known), known)
+        task = _with_sums(with_log_links(task, folds), known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
         with blas_threads(1), grouped(1):
@@ -424,7 +424,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             targets.check_reported(loss)
         encoded, mean = targets.encode(y), None
         if self._numeric_targets and offset is None and not getattr(self, "extrapolate", False):
-            mean = mean_of(targets, y, loss)
+            mean = mean_of(targets, y, weight, loss)
         loss = targets.trained(loss)
         loss.check_target(encoded, n_outputs=targets.n_outputs)
         kind = "regression" if self._numeric_targets else "classification"

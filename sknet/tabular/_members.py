@@ -125,9 +125,11 @@ class Members(ParameterObject):
     keep : {"best", "last", "auto"}, default="auto"
         The weights to keep: of the epoch with the lowest loss of held-out rows, or of the last.
     log_link : bool or "auto", default="auto"
-        Whether networks learn the logarithm of the mean, by the Poisson deviance, where squared errors of
-        one target that is never below 0 are minimized. "auto" is true for sharp ones if, in 1,000 rows or
-        more, effects of columns on the mean multiply rather than add up, as those on prices and counts do.
+        Whether networks learn the logarithm of the mean, by the Poisson deviance, which is then the loss in
+        their history, too. It is for the squared error of one target that is never below 0 and has a mean of
+        at most 3 standard deviations, without an offset and with ``extrapolate=False``. "auto" is true for
+        sharp ones if, in 1,000 rows of training or more, effects of columns on the mean multiply rather than
+        add up, as those on prices and counts do.
     batch_size : int or "auto", default="auto"
         Rows per batch.
     embeddings : bool or "auto", default="auto"
@@ -378,7 +380,7 @@ def are_in(rows: np.ndarray, n_rows: int) -> bool:
 
 
 class OfKind:
-    """A base of what belongs to a kind and a fold, or to a kind of all folds."""
+    """A job or a member of a kind, in one fold or in all of them."""
 
     kind: str
     fold: int

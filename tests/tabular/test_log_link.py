@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import mean_poisson_deviance
+from sklearn.model_selection import KFold
 
 import sknet
 from sknet.tabular import Members, TabularRegressor
@@ -58,7 +59,7 @@ def test_outputs_are_means_of_logarithms_that_the_poisson_deviance_has_taught(fi
         ("below 0", Y - 1.0),
         ("noise", np.random.default_rng(0).uniform(0, 1, len(Y))),
         ("sums", 5 + X["a"] + np.sin(3 * X["b"])),
-        ("a large mean", Y + 10.0 * Y.std()),
+        ("a large mean", Y + 3.0 * Y.std()),
         ("constant", np.ones(len(Y))),
         ("zeros", np.zeros(len(Y))),
         ("several", np.column_stack([Y, Y])),
@@ -79,6 +80,12 @@ def test_so_are_those_of_another_task(params, given):
         model.fit(X, Y, **given)
 
 
+@pytest.mark.parametrize("y", [Y - 1.0, Y + 3.0 * Y.std(), np.zeros(len(Y))])
+def test_logarithms_of_other_targets_are_refused(y):
+    with pytest.raises(ValueError, match="mean above 0 of at most 3 standard deviations"):
+        quick(sharp=few(log_link=True)).fit(X, y)
+
+
 @pytest.mark.parametrize(("kind", "is_logarithm"), [("smooth", False), ("sharp", True)])
 def test_only_sharp_members_learn_logarithms_unless_they_are_told(kind, is_logarithm):
     model = quick(**{"sharp": None, kind: few()}).fit(X, Y)
@@ -91,20 +98,43 @@ def test_rows_that_count_decide():
     both, n = pd.concat([X, X], ignore_index=True), len(Y)
     y = np.concatenate([20 + 5 * X["a"], Y])
     for counted, expected in ((slice(None, n), {False}), (slice(n, None), {True})):
-        weight = np.zeros(2 * n)
-        weight[counted] = 1.0
-        assert has_links(quick().fit(both, y, weight)) == expected
+        for others in (0.0, 1e-6):
+            weight = np.full(2 * n, others)
+            weight[counted] = 1.0
+            assert has_links(quick().fit(both, y, weight)) == expected
+
+
+def test_rows_that_do_not_count_may_be_below_zero():
+    weight, y = np.ones(len(Y)), Y.astype(float)
+    weight[5], y[5] = 0.0, -4.0
+    assert has_links(quick().fit(X, y, weight)) == {True}
+    assert has_links(quick(sharp=few(log_link=True)).fit(X, y, weight)) == {True}
 
 
 @pytest.mark.filterwarnings("error")
-def test_targets_may_nearly_all_be_zero():
-    model = quick(sharp=few(log_link=True)).fit(X, np.eye(1, len(Y))[0])
+@pytest.mark.parametrize("place", [0, 60])  # which each fold has, and which one holds out
+def test_targets_may_nearly_all_be_zero(place):
+    y = np.eye(1, len(Y), place)[0]
+    model = quick(sharp=few(log_link=True)).fit(X, y)
     assert np.isfinite(model.predict(X)).all()
-    assert np.isfinite(quick().fit(X, np.eye(1, len(Y))[0]).predict(X)).all()
+    assert np.isfinite(quick().fit(X, y).predict(X)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_squares_may_overflow():
+    y, weight = Y.astype(float), np.ones(len(Y))
+    y[5], weight[5] = 1e30, 1e-25
+    with np.errstate(all="raise"):
+        assert has_links(quick().fit(X, y, weight)) == {False}
 
 
 def test_few_rows_have_none():
     assert has_links(quick().fit(X[:500], Y[:500])) == {False}
+
+
+@pytest.mark.parametrize("cv", [None, KFold(3)])
+def test_a_thousand_rows_have_links_whatever_folds_they_have(cv):
+    assert has_links(quick(cv=cv).fit(X[:1050], Y[:1050])) == {True}
 
 
 def test_units_of_targets_do_not_matter(fitted):
