@@ -531,12 +531,13 @@ MOST_TOGETHER = 4  # instructions of a part
 
 def _parts(
     counts: tuple[int, ...], addresses: tuple[int, ...], *, overwritten: int = 0, row: int = 0,
-    size: int = 1, same: int = 0, multiple: int = 1,
+    has_mask: bool = False, size: int = 1, same: int = 0, multiple: int = 1,
 ) -> SimpleNamespace:  # fmt: skip
     """Return the fields of an instruction that may have parts."""
     # Of numbers of elements and of addresses, which differ from part to part; of a result that every part
-    # overwrites; of the length of the rows that are counted; of the bytes of an element; of what may differ,
-    # too. All parts but the last one have a multiple of some elements.
+    # overwrites, with a byte for each element if it is a mask; of the length of the rows that are counted; of
+    # the bytes of other elements; of what may differ, too. All parts but the last one have a multiple of some
+    # elements.
     return SimpleNamespace(**locals())
 
 
@@ -546,7 +547,7 @@ PARTS = {
     Kind.MOMENTS: _parts((2, 3), (5, 7)),
     Kind.SQUARES: _parts((2, 3), (4, 7), overwritten=5),
     Kind.QUOTIENTS: _parts((2, 3), (4, 6, 9, 11), overwritten=7),
-    Kind.MASK_POSITIVE: _parts((6,), (2, 3, 5), overwritten=4),
+    Kind.MASK_POSITIVE: _parts((6,), (2, 3, 5), overwritten=4, has_mask=True),
     Kind.ADD_ROW_RELU: _parts((5,), (2, 4), overwritten=7, row=6),
 }
 
@@ -570,7 +571,7 @@ def _without_parts(rows: list[Row]) -> Iterator[Row]:
 
 
 def _is_behind(before: Row, after: Row) -> bool:
-    """Tell whether an instruction does to the elements behind others what another does to those."""
+    """Tell whether an instruction continues another one: it is the same for the elements that follow."""
     fields = PARTS.get(before[0])
     if fields is None or before[0] != after[0] or len({before[each] for each in fields.counts}) > 1:
         return False
@@ -601,7 +602,8 @@ def _whole(parts: list[list[Row]]) -> list[Row]:
         for each in fields.counts:
             row[each] = sum(part[each] for part in rows)
         if fields.overwritten and (start := row[fields.overwritten]):
-            overwritten.append((start, start + max(map(_length, rows)) * row[fields.size]))
+            size = 1 if fields.has_mask else row[fields.size]
+            overwritten.append((start, start + max(map(_length, rows)) * size))
             row[fields.overwritten] = 0
         found.append(row)
     of_each = [_uses_of_relu(row) if row[0] == Kind.ADD_ROW_RELU else uses_of(row)[1] for row in found]

@@ -1,6 +1,7 @@
 """Chains of elementwise calls, and updates in one pass: the bits of the calls, one after the other."""
 
 import warnings
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -300,23 +301,41 @@ def test_updates_that_are_not_parts_of_one(kind):
 @pytest.mark.parametrize("has_room", [False, True])
 @pytest.mark.parametrize("rows", [8, 3 * 8, 3 * 8 + 5])
 def test_bias_and_relu_in_parts(rows, has_room, dtype):
-    [x], [bias] = vectors(1, rows * 1024, dtype, seed=1), vectors(1, 1024, dtype)
-    x, out = x.reshape(rows, 1024), np.zeros((rows, 1024), dtype)
-    gradient, keep = x[::-1].copy(), np.zeros((8, 1024), bool)
-    room, zero, calls = np.empty((8, 1024), dtype), np.zeros((8, 1024), dtype), []
-    masked, word = np.zeros_like(out), f"i{x.itemsize}"
+    """One array lies behind another, in any order."""
+    kinds = dict.fromkeys(("x", "gradient", "out", "masked"), (rows, dtype))
+    kinds |= {"room": (8, dtype), "keep": (8, bool)}
+    for number, order in enumerate(permutations(kinds)):
+        made, whole = (
+            {},
+            np.zeros(sum(n * 1024 * np.dtype(kind).itemsize for n, kind in kinds.values()), "u1"),
+        )
+        for name in order:
+            n, kind = kinds[name]
+            mine, whole = np.split(whole, [n * 1024 * np.dtype(kind).itemsize])
+            made[name] = mine.view(kind).reshape(n, 1024)
+        calls, results = bias_and_relu(**made, has_room=has_room)
+        assert Instructions(calls).kinds == ["ADD_ROW_RELU", "MASK_POSITIVE"]
+        if number % 29 == 0:  # all of them take a minute
+            assert_as_one_after_the_other(calls, results)
+
+
+def bias_and_relu(x, gradient, out, masked, room, keep, has_room):
+    """Return calls for parts of 8 rows, and the arrays that they leave."""
+    [values], [bias] = vectors(1, x.size, x.dtype, seed=1), vectors(1, 1024, x.dtype)
+    x[...] = values.reshape(x.shape)
+    gradient[...] = x[::-1]
+    zero, word, calls = np.zeros((8, 1024), x.dtype), f"i{x.itemsize}", []
     zero.flags.writeable = False
-    for i in range(0, rows, 8):
-        part = slice(i, i + 8)
+    parts = [slice(i, i + 8) for i in range(0, len(x), 8)]
+    for part in parts:
         n = len(x[part])
         sums = room[:n] if has_room else out[part]
         calls += [calling(np.add, x[part], bias, sums), calling(np.maximum, sums, zero[:n], out=out[part])]
-    for i in range(0, rows, 8):
-        part = slice(i, i + 8)
+    for part in parts:
         n = len(x[part])
         calls.append(calling(np.greater, out[part], zero[:n], keep[:n]))
         calls.append(calling(np.multiply, gradient[part].view(word), keep[:n], masked[part].view(word)))
-    assert assert_as_one_after_the_other(calls, [out, masked]) == ["ADD_ROW_RELU", "MASK_POSITIVE"]
+    return calls, [out, masked]
 
 
 def test_an_update_against_float64():
