@@ -20,6 +20,8 @@ FLAGS = [
     "-fno-strict-aliasing",
 ]
 FLAGS_OF_MSVC = ["/O2", "/std:c11", "/fp:precise"]
+# Variables that choose a compiler or its flags: with one of them, code is compiled anew.
+CHOICES = {"CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED"}
 
 
 class Build(build_ext):
@@ -30,7 +32,8 @@ class Build(build_ext):
         is_msvc = self.compiler.compiler_type == "msvc"
         extension.extra_compile_args += FLAGS_OF_MSVC if is_msvc else FLAGS
         here, made = (Path(place(extension.name)) for place in (self.get_ext_filename, self.get_ext_fullpath))
-        if self.editable_mode and here.exists():  # is compiled again if it is older than a file it depends on
+        # Compiled again if it is older than a file it depends on.
+        if self.editable_mode and here.exists() and CHOICES.isdisjoint(os.environ):
             made.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(here, made)
         compile = self.compiler.compile

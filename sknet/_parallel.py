@@ -19,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
-if TYPE_CHECKING:  # what is imported before a fork waits for imports, a child may find half imported
+if TYPE_CHECKING:  # few imports: until this module has loaded, a fork does not wait for unfinished ones
     from concurrent.futures import ThreadPoolExecutor
 
     from sknet._native import Core
@@ -403,7 +403,7 @@ def new_thread(work: Callable[..., object], *args: Any, name: str, daemon: bool 
 
 
 def new_pool(most: int, name: str, begin: Callable[[], object] | None = None) -> "ThreadPoolExecutor":
-    """Return at most so many threads that wait for calls, each of which may `begin` with one."""
+    """Return a pool of at most `most` threads; each calls `begin`, if given, when it starts."""
     from concurrent.futures import ThreadPoolExecutor  # small fits do without
 
     return ThreadPoolExecutor(most, name, begin)
@@ -593,7 +593,7 @@ class Sharing:
 
 
 def _begin_anew() -> None:
-    """Forget, in a forked process, what other threads have held and what they have been."""
+    """Renew locks, limits and pools in a forked process, which has none of the other threads."""
     for lock in _all:
         lock._renew()
     _limits.begin_anew()

@@ -1,9 +1,15 @@
-"""An installation without a compiler: it succeeds, says that there is no native code, and computes alike."""
+"""Installations: without a compiler, and editable ones, which keep native code that was compiled alike.
+
+Without a compiler, an installation succeeds, says that there is no native code, and computes alike.
+"""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +17,9 @@ import sknet
 from tests.project import ROOT, project_files
 
 # As `requires` of pyproject.toml, which is not fetched here.
-pytest.importorskip("setuptools", minversion="77", reason="packages are built by setuptools")
+setuptools = pytest.importorskip("setuptools", minversion="77", reason="packages are built by setuptools")
 
+CHOICES = ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")  # of a compiler and its flags
 BUILT_FROM = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py")
 PROGRAM = """
 import sys
@@ -72,3 +79,34 @@ def test_fits_run_on_numpys_plan(printed):
 
 def test_what_needs_native_code_tells_how_to_get_it(printed):
     assert "built by an installation from source where there is a C compiler" in line(printed, "always:")
+
+
+@pytest.mark.parametrize("setting", [None, *CHOICES])
+def test_an_editable_installation_copies_no_code_where_a_compiler_or_flags_are_set(
+    setting, tmp_path, monkeypatch
+):
+    """Without, code that is newer than its sources is not compiled again."""
+    monkeypatch.chdir(tmp_path)
+    for name in CHOICES:
+        monkeypatch.delenv(name, raising=False)
+    if setting is not None:
+        monkeypatch.setenv(setting, "-O0")
+    given, found = {}, []
+    monkeypatch.setattr("setuptools.setup", lambda **arguments: given.update(arguments))
+    runpy.run_path(str(ROOT / "setup.py"))
+    [extension], kind = given["ext_modules"], given["cmdclass"]["build_ext"]
+    monkeypatch.setattr(
+        kind.__base__,
+        "build_extension",
+        lambda self, extension: found.append(Path(self.get_ext_fullpath(extension.name)).exists()),
+    )
+    command = kind(setuptools.Distribution({"ext_modules": [extension]}))
+    command.editable_mode, command.build_lib, command.build_temp = True, "built", "temp"
+    command.ensure_finalized()
+    command.inplace = False  # while it builds, as `run` sets it
+    command.compiler = SimpleNamespace(compiler_type="unix", compile=None)
+    here = Path(command.get_ext_filename(extension.name))
+    here.parent.mkdir(parents=True)
+    here.write_bytes(b"compiled before")
+    command.build_extension(extension)
+    assert found == [setting is None]

@@ -446,7 +446,7 @@ class Writer:
         return self._sparse[slot]
 
     def comment(self, first: int, text: Any) -> None:
-        """Have a text, or what is written as one if the source is read, stand beside a call."""
+        """Write a comment beside a call; `str` converts it when the source is read."""
         if first < len(self.calls):
             self._comments[first] = text
 

@@ -118,7 +118,7 @@ class Tempered:
 
 
 def _decided(head: Head | None, loss: Any, temperature: Any) -> Head | None:
-    """Return what decides, of calibrated outputs where that decides otherwise."""
+    """Return the head of decisions, with calibrated outputs where the temperature changes decisions."""
     if temperature is None or not (isinstance(loss, Averaged) or has_offset(loss)):
         return head
     return tempered(head or as_tensor, loss, temperature)

@@ -24,7 +24,7 @@ class Rules:
                 self.table.setdefault(name, []).extend(rules)
 
     def on(self, *names: str, reads: Iterable[str] = ()) -> Callable[[Rule], Rule]:
-        """Register a rule of these primitives; all others need not be offered what it does not read."""
+        """Register a rule for these primitives, which `reads` restricts to equations with such an operand."""
 
         def register(rule: Rule) -> Rule:
             for name in names:
