@@ -49,7 +49,7 @@ from sknet.nn.init import Initializer
 from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Schedule
 from sknet.persistence import read_any, write
-from sknet.tabular import TabularClassifier, TabularRegressor
+from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from tests.fuzz.command import run
 from tests.fuzz.estimators import Both
 from tests.fuzz.files import LABELS, NAMES, Net, X, Y, originals, paths
@@ -187,7 +187,8 @@ def tables(small: dict[str, Any]) -> list[Any]:
     ensemble = TabularClassifier(**members).fit(FRAME, LABELS)
     pipeline = make_pipeline(sknet.TableEncoder(random_state=0), sknet.MLPRegressor(**small)).fit(FRAME, Y)
     written = [network.freeze(), ensemble.freeze(), sknet.freeze(pipeline)]
-    return [encoder.fit(FRAME, LABELS), network, ensemble, with_neighbors(members), *written]
+    amounts = TabularRegressor(sharp=Members(log_link=True), **members).fit(X, np.exp(Y))
+    return [encoder.fit(FRAME, LABELS), network, ensemble, with_neighbors(members), amounts, *written]
 
 
 def with_neighbors(members: dict[str, Any]) -> Any:
