@@ -348,7 +348,7 @@ class Plan:
         self.in_groups = self._find_internal()
 
     def _find_internal(self) -> set[Variable]:
-        divided = {x for group in self.groups if group.fused or group.rows for x in group.internal}
+        divided = {x for group in self.groups if group.in_parts for x in group.internal}
         if not divided:
             return divided
         for number, group in enumerate(self.groups):
@@ -558,8 +558,7 @@ class Plan:
     def _widen_in_groups(self) -> None:
         """Extend the lifetime of values that outlive a block to that of its loop."""
         blockwise = {id(self.buffers[x]) for x in self.in_groups if x in self.buffers}
-        pairs = zip(self._spans, self.groups, strict=True)
-        spans = [span for span, group in pairs if group.fused or group.rows]
+        spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.in_parts]
         for buffer in self._all:
             if id(buffer) in blockwise:
                 continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sknet._constraints import PLAIN, is_integer, is_plain, is_whole, shown
+from sknet._constraints import is_integer, is_plain, is_whole, shown
 from sknet._hints import suggestion
 from sknet._params import validate_parameters
 from sknet._random import RandomSnapshot
@@ -280,7 +280,7 @@ def recipe_of(estimator: Any) -> Recipe:
     found: Recipe = estimator._recipe()
     inside = (*vars(found.loss).values(), *vars(found.optimizer).values())
     is_own = kind.__module__.startswith("sknet.") and found.encoder is None
-    if is_own and all(map(is_plain, [x for x in (*values, *inside) if type(x) not in PLAIN])):
+    if is_own and all(map(is_plain, (*values, *inside))):
         _known[kind] = values, _twin(found)
     return found
 

@@ -182,7 +182,7 @@ class Parameter(Tensor):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "data":
-            home = None if self._home is None else self._home()
+            home = self.home
             if home is not None:
                 home.write(self, value)
                 return

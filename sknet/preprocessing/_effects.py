@@ -38,6 +38,15 @@ def filled(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return filled, usable
 
 
+def sampled(rows: np.ndarray) -> np.ndarray:
+    few = len(rows) <= MOST_ROWS
+    return rows if few else np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))
+
+
+def best_of(columns: list[Bins], gains: list[float]) -> list[Bins]:
+    return [columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]]
+
+
 def bins_of(values: np.ndarray, n_bins: int = N_BINS) -> Bins:
     ordered = np.sort(values)
     edges = np.unique(ordered[len(values) * np.arange(1, n_bins) // n_bins])
@@ -87,8 +96,7 @@ def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray, weight: np.n
     n_columns = table.numbers.shape[1] + table.codes.shape[1]
     if table.sparse is not None or not 1 <= n_columns <= WIDEST or len(rows) < LEAST_ROWS:
         return False
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))
+    rows = sampled(rows)
     y, weight = y[rows].astype(np.float32), (weight[rows] / weight[rows].mean()).astype(np.float32)
     if not y.any():
         return False
@@ -97,7 +105,7 @@ def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray, weight: np.n
     # Targets and weights may be so large that their squares are not finite, which saves nothing.
     with np.errstate(all="ignore"):
         gains = [explained(each, y[:, np.newaxis] - y.mean()) for each in columns]
-        inputs = inputs_of([columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]])
+        inputs = inputs_of(best_of(columns, gains))
         try:
             return _multiply(inputs[:, inputs.any(axis=0)], y, weight)
         except np.linalg.LinAlgError:

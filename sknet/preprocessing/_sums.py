@@ -7,16 +7,16 @@ import numpy as np
 from sknet.preprocessing._effects import (
     LEAST_OF_ALL,
     LEAST_ROWS,
-    MOST_COLUMNS,
-    MOST_ROWS,
     WIDEST,
     Bins,
+    best_of,
     bins_of,
     explained,
     filled,
     fitted,
     inputs_of,
     levels_of,
+    sampled,
 )
 from sknet.preprocessing._encodings import MOST_CLASSES, Target
 from sknet.preprocessing._schema import Schema, Sum, Sums, Table
@@ -41,8 +41,7 @@ def find_sums(
     """
     if schema.is_sparse or not 2 <= table.numbers.shape[1] <= WIDEST or len(rows) < LEAST_ROWS:
         return ()
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))
+    rows = sampled(rows)
     y = target.numbers[rows, :MOST_CLASSES]
     y = y - y.mean(axis=0)
     numbers, usable = filled(table.numbers[rows])
@@ -50,7 +49,7 @@ def find_sums(
     bins = [bins_of(column) for column in numbers.T]
     columns = [*bins, *(levels_of(codes) for codes in table.codes[rows].T)]
     gains = [explained(each, y) for each in columns]
-    columns = [columns[i] for i in np.argsort(gains)[::-1][:MOST_COLUMNS]]
+    columns = best_of(columns, gains)
     paired = [i for i in np.argsort(gains[: len(bins)])[::-1].tolist() if usable[i]]
     candidates = _candidates(numbers, sorted(paired[:MOST_NUMBERS]))
     binned = {each: bins_of(_added(numbers, each)) for each in candidates}

@@ -72,14 +72,13 @@ class LogLinkTraining(Training):
         training: Rows,
         held_out: Rows,
         loss: Loss,
-        n_outputs: int,
-        seed: int,
-        **others: Any,
+        *others: Any,
+        **more: Any,
     ) -> None:
         own, unseen = (replace(rows, y=np.maximum(rows.y / mean + 1.0, 0.0)) for rows in (training, held_out))
         # A fold may have zeros alone.
         self._loss, self._link = loss, ExpLink(mean, math.log(max(float(own.y.max()), 1.0)))
-        super().__init__(setting, own, unseen, Poisson(), n_outputs, seed, **others)
+        super().__init__(setting, own, unseen, Poisson(), *others, **more)
 
     def _predicting(self) -> Model:
         self._model.module.link = self._link

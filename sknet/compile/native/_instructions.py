@@ -150,7 +150,7 @@ class Tape:
     def address(self, array: np.ndarray) -> int:
         """Return the address of an array, which is kept alive."""
         self._alive.append(array)
-        return ctypes.c_size_t.from_address(id(array) + HEADER).value
+        return address_of(array)
 
     def number(self, value: float, dtype: np.dtype) -> int:
         """Return the address of a constant, the same for the same."""

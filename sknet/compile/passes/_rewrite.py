@@ -167,8 +167,7 @@ class Rewriter:
 
     def _written(self, equation: Equation) -> Variable:
         """Append an equation unless an identical one exists; return its output."""
-        is_plain = len(equation.variables) == len(equation.operands)
-        key = equation.form, equation.operands if is_plain else equation.operands_key({})
+        key = equation.form, equation.operands_key({})
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._appended(equation)
