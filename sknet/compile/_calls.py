@@ -70,6 +70,7 @@ class Call(NamedTuple):
     function: Any
     args: tuple[Any, ...]  # names or arrays, numbers, texts, and tuples of these
     named: Mapping[str, Any] = NOTHING_NAMED
+    loop: str = ""  # the name of what is iterated over, of calls that are repeated on blocks
 
     def run(self) -> Any:
         return self.function(*self.args, **self.named)
@@ -81,7 +82,7 @@ class Call(NamedTuple):
             kind = type(x)
             args.append(values[x] if kind is Name else _value(x, values) if kind is tuple else x)
         named = {key: _value(x, values) for key, x in self.named.items()} if self.named else NOTHING_NAMED
-        return Call(values.get(self.function, self.function), tuple(args), named)
+        return Call(values.get(self.function, self.function), tuple(args), named, self.loop)
 
     def text(self, values: Mapping[str, Any]) -> str:
         """Return the call as a line of Python, to be read."""
@@ -322,7 +323,8 @@ class Writer:
         self.calls, self.made, self._known = [], [], {}
 
     def _end(self, name: Name, targets: list[Name], about: str) -> None:
-        calls, made = [call for call in self.calls if isinstance(call, Call)], self.made
+        calls = [call._replace(loop=name) for call in self.calls if isinstance(call, Call)]
+        made = self.made
         self.calls, self.made, self._known = self._outside
         self.is_dividing = False
         self.calls.append(RepeatedCalls(name, targets, made, calls, about))

@@ -470,8 +470,13 @@ USES: dict[int, Callable[[Row], Found]] = {
 
 def joined(rows: Iterable[Row]) -> list[Row]:
     """Return instructions with the same results, some of them fused."""
-    whole = list(_without_parts(list(_pairs(rows))))  # of functions of vectors, which updates consist of
-    return list(chained(_without_parts(list(_updates(whole)))))
+    return list(chained(fused(rows)))
+
+
+def fused(rows: Iterable[Row], is_loop: bool = False) -> list[Row]:
+    """Return instructions, some fused, with the same results but what a loop leaves in its blocks alone."""
+    whole = list(_without_parts(list(_pairs(rows)), is_loop))  # of functions of vectors, as in updates
+    return list(_without_parts(list(_updates(whole)), is_loop))
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[Row]:
@@ -552,7 +557,7 @@ PARTS = {
 }
 
 
-def _without_parts(rows: list[Row]) -> Iterator[Row]:
+def _without_parts(rows: list[Row], is_loop: bool) -> Iterator[Row]:
     """Yield instructions, each of which goes over whole arrays where several went over their parts."""
     i = 0
     while i < len(rows):
@@ -564,7 +569,7 @@ def _without_parts(rows: list[Row]) -> Iterator[Row]:
             while len(rows) >= end + n and all(map(_is_behind, rows[end - n : end], rows[end : end + n])):
                 end += n
             if end > i + n:
-                whole = _whole([rows[first:end:n] for first in range(i, i + n)])
+                whole = _whole([rows[first:end:n] for first in range(i, i + n)], is_loop)
                 break
         yield from whole or [rows[i]]
         i = end if whole else i + 1
@@ -591,10 +596,10 @@ def _length(row: Row) -> int:
     return row[fields.counts[0]] * (row[fields.row] if fields.row else 1)
 
 
-def _whole(parts: list[list[Row]]) -> list[Row]:
+def _whole(parts: list[list[Row]], is_loop: bool) -> list[Row]:
     """Return instructions for whole arrays, given those of all parts; none if they would not be the same.
 
-    What every part overwrites, nothing reads after them: it is not written any more.
+    What every part of a loop overwrites, nothing reads after it: it is not written any more.
     """
     found, overwritten = [], []
     for rows in parts:
@@ -610,7 +615,9 @@ def _whole(parts: list[list[Row]]) -> list[Row]:
     uses = [use for each in of_each for use in each]
     is_read = any(x < end and start < x_end for x, _, x_end, _ in uses for start, end in overwritten)
     is_known = all(of_each)  # an instruction whose own arrays overlap tells no uses
-    same = is_known and len(set(map(_length, found))) == 1 and not is_read and are_apart(uses, uses)
+    is_kept = overwritten and not is_loop
+    same = is_known and len(set(map(_length, found))) == 1 and not is_read and not is_kept
+    same = same and are_apart(uses, uses)
     return found if same else []
 
 

@@ -4,6 +4,8 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +23,7 @@ from sknet.compile.native._instructions import (
     address_of,
     code,
     copy,
+    fused,
     is_plain,
     joined,
 )
@@ -92,6 +95,19 @@ def in_threads(function: Callable[..., int], is_shared: bool) -> Callable[..., i
     return shared
 
 
+def append(tape: Tape, calls: Iterable[Call], otherwise: Callable[[Call], bool] = lambda call: False) -> bool:
+    """Append the instructions of calls, fused; tell whether each has some, or is written otherwise."""
+    first = len(tape.rows)
+    for loop, group in groupby(calls, attrgetter("loop")):
+        start = len(tape.rows)
+        if not all(translated(tape, call) or otherwise(call) for call in group):
+            return False
+        if loop:
+            tape.rows[start:] = fused(tape.rows[start:], is_loop=True)
+    tape.rows[first:] = joined(tape.rows[first:])
+    return True
+
+
 class NativeRun:
     """Runs training steps in native code, in the memory of compiled programs."""
 
@@ -159,16 +175,15 @@ class NativeRun:
         return slice(first, len(self._tape.rows))
 
     def _write_calls(self, calls: Iterable[Call]) -> None:
-        first = len(self._tape.rows)
-        for call in calls:
-            if translated(self._tape, call):
-                continue
-            self.hosted.append(call)
-            if self._tape.rows[-1][0] == Kind.HOST:
-                self._host.extend(call.run)  # in the same callback
-            else:
-                self._tape.add(Kind.HOST, self._host.address, self._host.add(call.run))
-        self._tape.rows[first:] = joined(self._tape.rows[first:])
+        append(self._tape, calls, self._write_host_call)
+
+    def _write_host_call(self, call: Call) -> bool:
+        self.hosted.append(call)
+        if self._tape.rows[-1][0] == Kind.HOST:
+            self._host.extend(call.run)  # in the same callback
+        else:
+            self._tape.add(Kind.HOST, self._host.address, self._host.add(call.run))
+        return True
 
     def _write_check(self, result: Any) -> None:
         flat = self._programs.gradient
@@ -348,9 +363,8 @@ class NativeStep:
             copy(tape, slot.itemsize, 0, (0, 0), tape.address(slot), slot.strides, slot.shape)
             check_finite(tape, slot)
         first = len(tape.rows)
-        if not all(translated(tape, call) for call in calls):
+        if not append(tape, calls):
             return None
-        tape.rows[first:] = joined(tape.rows[first:])
         stop = len(tape.rows)
         if is_table:
             check_finite(tape, result)

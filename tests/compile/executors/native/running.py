@@ -13,8 +13,9 @@ from sknet._native import needed
 from sknet._parallel import Sharing
 from sknet.compile._calls import Call
 from sknet.compile.native import _instructions
-from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape, joined
+from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
 from sknet.compile.native._rules import translated
+from sknet.compile.native._run import append
 
 KINDS = list(vars(Kind))
 FLUSHES = platform.machine() in (
@@ -55,9 +56,7 @@ class Instructions:
 
     def __init__(self, calls: Sequence[Call], shared: float = math.inf) -> None:
         self._tape = Tape(shared)
-        for each in calls:
-            assert translated(self._tape, each), each
-        self._tape.rows = joined(self._tape.rows)
+        assert append(self._tape, calls)
         self._program = self._tape.finished()
 
     @property

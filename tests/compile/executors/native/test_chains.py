@@ -74,6 +74,11 @@ def vectors(count, n, dtype, seed=0):
     return found
 
 
+def in_loop(calls):
+    """Return calls marked as those of one loop over blocks."""
+    return [call._replace(loop="blocks") for call in calls]
+
+
 def level_1(dtype):
     return blas.get_blas_funcs(("scal", "axpy"), dtype=np.dtype(dtype))
 
@@ -274,7 +279,7 @@ def test_an_update_in_parts_is_one(n, dtype):
         t = room[: g[part].size]
         calls += moments(m[part], g[part]) + squares(g[part], t, v[part])
         calls += quotients(v[part], t, m[part], w[part], factor, more)
-    kinds = assert_as_one_after_the_other(calls, results)
+    kinds = assert_as_one_after_the_other(in_loop(calls), results)
     assert kinds[:4] == ["CHAIN", *UPDATES]
     assert kinds.count("CHAIN") == 1
     assert len(kinds) == 4 or n % PART == 1  # a single number is no vector
@@ -335,7 +340,26 @@ def bias_and_relu(x, gradient, out, masked, room, keep, has_room):
         n = len(x[part])
         calls.append(calling(np.greater, out[part], zero[:n], keep[:n]))
         calls.append(calling(np.multiply, gradient[part].view(word), keep[:n], masked[part].view(word)))
-    return calls, [out, masked]
+    return in_loop(calls), [out, masked]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mask_that_is_read_again_outside_of_a_loop(dtype):
+    """Two masks have one memory, and operands lie one behind the other, as if they were parts of a vector."""
+    x, g, out = (np.empty(2 * PART, dtype) for _ in range(3))
+    keep, zero, word = np.zeros(PART, bool), np.zeros(PART, dtype), f"i{x.itemsize}"
+    x[...], g[...] = np.random.default_rng(0).standard_normal((2, x.size))
+    zero.flags.writeable = False
+    third, calls = np.empty(PART, dtype), []
+    for i in (0, PART):
+        part = slice(i, i + PART)
+        calls.append(calling(np.greater, x[part], zero, keep))
+        calls.append(calling(np.multiply, g[part].view(word), keep, out[part].view(word)))
+    calls.append(calling(np.multiply, x[:PART].view(word), keep, third.view(word)))
+    expected = np.where(x[PART:] > 0, x[:PART], 0)
+    kinds = assert_as_one_after_the_other(calls, [out, third, keep])
+    assert kinds.count("MASK_POSITIVE") == 2
+    np.testing.assert_array_equal(third, expected)
 
 
 def test_an_update_against_float64():
