@@ -61,9 +61,9 @@ __all__ = {all}
 
 # -- parameters ---------------------------------------------------------------------------------
 
-{facts}
-
 {arrays}
+
+{facts}
 '''
 IN_PARTS = '''
 def in_parts(function, given, most, in_powers):

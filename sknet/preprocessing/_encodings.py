@@ -321,7 +321,7 @@ class Numbers:
         for i, column in enumerate(self.columns):
             for edges in column.edges.values():
                 last = len(edges) - 2
-                widths = np.maximum(np.diff(edges), 1 / HUGE)
+                widths = np.maximum(np.diff(edges), np.finfo(np.float64).tiny)
                 # Outer bins extrapolate beyond their edges, by their own width.
                 rows += [
                     (i, edges[k], 1 / widths[k], -1.0 if k == 0 else 0.0, 2.0 if k == last else 1.0)

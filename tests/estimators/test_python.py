@@ -210,6 +210,21 @@ def imported(frozen, path, **params):
     return module
 
 
+def test_there_may_be_many_labels_or_targets(tmp_path):
+    X, y = RNG.normal(size=(200, 3)), np.arange(200) % 20
+    several = RNG.normal(size=(200, 20))
+    for estimator, target in (
+        (sknet.MLPClassifier((4,), max_iter=1), y),
+        (sknet.MLPClassifier((4,), max_iter=1), np.char.add("level ", y.astype(str))),
+        (sknet.TabularClassifier(budget=0.01, sharp=None), y),
+        (sknet.TabularRegressor(budget=0.01, sharp=None), several),
+    ):
+        with quiet():
+            frozen = estimator.set_params(random_state=0).fit(X, target).freeze()
+        found = imported(frozen, tmp_path / "predictor.py").predict(X)
+        np.testing.assert_array_equal(found, frozen.predict(X))
+
+
 def test_a_layer_and_a_coverage_may_be_chosen(tmp_path):
     clf, X = table("multiclass", hidden_layer_sizes=(6, 4))
     module = imported(clf.freeze(), tmp_path / "a.py", layer=1)

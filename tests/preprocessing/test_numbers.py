@@ -75,6 +75,13 @@ def test_quantile_bins():
     assert encoder.get_feature_names_out()[1:].tolist() == [f"x0_quantile{i}" for i in range(4)]
 
 
+@pytest.mark.parametrize("unit", [1e140, 1e-140, 1e-200, 1e-300])
+def test_units_do_not_change_bins(unit):
+    values = np.random.default_rng(2).uniform(size=(200, 1))
+    fitted = [TableEncoder(piecewise="quantile").fit_transform(values * each) for each in (1.0, unit)]
+    np.testing.assert_allclose(*fitted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_bins_of_a_tree(task):
     rng = np.random.default_rng(3)
