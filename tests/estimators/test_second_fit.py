@@ -1,0 +1,130 @@
+"""Fits after others in the same process: what they have in common is found again, and nothing else."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+import sknet
+from sknet import MLPClassifier, MLPRegressor, nn
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def rows(kind="float32"):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)).astype(kind)
+    return X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
+
+
+def fitted(kind="float32", **params):
+    return MLPClassifier((4,), max_iter=3, random_state=0, **params).fit(*rows(kind))
+
+
+def bits(estimator):
+    return [array.tobytes() for array in (*estimator.coefs_, *estimator.intercepts_)]
+
+
+def test_networks_share_nothing():
+    first, second = fitted(activation="prelu"), fitted(activation="prelu")
+    assert bits(first) == bits(second)
+    before = {name: array.copy() for name, array in second.model_.parameters.items()}
+    for parameter in first.model_.module.parameters():
+        parameter.data = np.full(parameter.shape, 7.0)
+    first.model_.module[1].name = "changed"
+    first.model_.module.append(nn.Identity())
+    first.model_.module.requires_grad_(False)
+    for name, array in second.model_.parameters.items():
+        np.testing.assert_array_equal(array, before[name])
+    third = fitted(activation="prelu")
+    assert bits(third) == bits(second)
+    assert len(third.model_.module) == 3
+    assert not hasattr(third.model_.module[1], "name")
+    assert set(third.model_.parameters) == set(before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"activation": "tanh"},
+        {"activation": "logistic"},
+        {"dropout": 0.5},
+        {"dtype": "float64"},
+        {"alpha": 1.0},
+        {"loss": "hinge"},
+        {"optimizer": "sgd"},
+    ],
+)
+def test_parameters_between_fits(change):
+    fitted()
+    changed = fitted(**change)
+    fitted()
+    with ThreadPoolExecutor(1) as pool:  # a thread has random states of its own
+        again = pool.submit(fitted, **change).result()
+    assert bits(changed) == bits(again)
+    assert bits(changed) != bits(fitted())
+    again = fitted().set_params(**change).fit(*rows())
+    assert bits(changed) == bits(again)
+
+
+def test_an_activation_that_is_registered_anew(monkeypatch):
+    class Doubled(nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+    before = fitted(activation="relu")
+    monkeypatch.setitem(nn.ACTIVATIONS, "relu", Doubled)
+    other = fitted(activation="relu")
+    assert isinstance(other.model_.module[1], Doubled)
+    assert bits(other) != bits(before)
+    monkeypatch.undo()
+    assert bits(fitted(activation="relu")) == bits(before)
+
+
+def test_layers_of_users_are_made_for_each_fit(monkeypatch):
+    class Counted(nn.Module):
+        def __init__(self):
+            self.calls = [0]
+
+        def forward(self, x):
+            return x
+
+    monkeypatch.setitem(nn.ACTIVATIONS, "identity", Counted)
+    first, second = fitted(activation="identity"), fitted(activation="identity")
+    assert first.model_.module[1].calls is not second.model_.module[1].calls
+
+
+def test_a_forward_pass_that_is_replaced(monkeypatch):
+    before = bits(fitted())
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: x)
+    changed = bits(fitted())
+    assert changed != before
+    monkeypatch.undo()
+    assert bits(fitted()) == before
+
+
+def test_other_rows_and_settings():
+    before = fitted()
+    double = fitted("float64")
+    assert double.coefs_[0].dtype == np.float64
+    X, y = rows()
+    strings = MLPClassifier((4,), max_iter=3, random_state=0).fit(X, np.array(["a", "b", "c"])[y])
+    assert bits(strings) == bits(before)
+    regressor = MLPRegressor((4,), max_iter=3, random_state=0).fit(X, y)
+    assert regressor.coefs_[1].shape == (4, 1)
+    with sknet.config_context(native="never"):
+        plain = fitted()
+    for one, other in zip(plain.coefs_, before.coefs_, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert bits(fitted()) == bits(before)
+
+
+def test_copies_and_threads():
+    before = fitted()
+    for copy in (deepcopy(before), pickle.loads(pickle.dumps(before))):
+        assert bits(copy.fit(*rows())) == bits(before)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: bits(fitted()), range(12)))
+    assert all(each == bits(before) for each in found)
