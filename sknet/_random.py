@@ -106,14 +106,14 @@ class RandomSnapshot:
     __slots__ = ("_normal", "_source", "_state", "_words")
 
     def __init__(self, source: RandomState) -> None:
-        place = place_of_normal()
+        places = places_of_state()
         self._source = source
         self._words, self._normal = b"", b""
         self._state: Any = None
-        if place is None or type(source._bit_generator) is not np.random.MT19937:
+        if places is None or type(source._bit_generator) is not np.random.MT19937:
             self._state = source.get_state(legacy=False)
         else:
-            self._words, self._normal = _read(source, place)
+            self._words, self._normal = _read(source, *places)
 
     def twin(self) -> RandomState:
         """Return a random state of this thread that goes on from here; the next call sets it anew."""
@@ -165,23 +165,29 @@ _uses = itertools.count()
 PROBES = ((7, 1, 0.8125), (0, 0, 0.0), (624, 1, -3.5))  # positions and numbers left over
 
 
-def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
+def _read(source: RandomState, place: int, of_words: int) -> tuple[bytes, bytes]:
     """Return copies of the memory of a generator: its words, and the normal number."""
-    words = ctypes.string_at(source._bit_generator.ctypes.state_address, 4 * KEY + 4)
+    words = ctypes.string_at(id(source._bit_generator) + of_words, 4 * KEY + 4)
     return words, ctypes.string_at(id(source) + place, NORMAL.size)
 
 
-def place_of_normal() -> int | None:
-    """Return where in a RandomState the normal number is; None if memory cannot be read like this."""
-    return None if next(_uses) < FEW else _found_place()
+def places_of_state() -> tuple[int, int] | None:
+    """Return where the normal number is in a RandomState, and the words are in its generator.
+
+    None if memory cannot be read like this.
+    """
+    return None if next(_uses) < FEW else _found_places()
 
 
 @cache
-def _found_place() -> int | None:
-    """Find where in a RandomState the normal number is."""
+def _found_places() -> tuple[int, int] | None:
+    """Find where the state is in a RandomState and in its generator."""
     if sys.implementation.name != "cpython":
         return None
     probe, place = _seeded(1), -1
+    of_words, other = map(_place_of_words, (probe, _seeded(2)))  # NumPy's own way takes ten calls for each
+    if of_words != other:
+        return None
     key: Any = np.arange(KEY, dtype=np.uint32)
     for position, *normal in PROBES:
         state: Any = ("MT19937", key, position, *normal)
@@ -192,6 +198,11 @@ def _found_place() -> int | None:
             place = memory.find(wanted[8:]) - 8
             if place < 0:
                 return None
-        if _read(probe, place) != (key.tobytes() + struct.pack("i", position), wanted):
+        if _read(probe, place, of_words) != (key.tobytes() + struct.pack("i", position), wanted):
             return None
-    return place
+    return place, of_words
+
+
+def _place_of_words(source: RandomState) -> int:
+    generator = source._bit_generator
+    return int(generator.ctypes.state_address) - id(generator)

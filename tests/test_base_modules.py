@@ -288,7 +288,7 @@ def _drawn_after(kind, before):
 
 @pytest.mark.parametrize("kind", sources())
 def test_where_memory_cannot_be_read_the_state_is_asked_for(kind, monkeypatch):
-    monkeypatch.setattr(_random, "place_of_normal", lambda: None)
+    monkeypatch.setattr(_random, "places_of_state", lambda: None)
     source = sources()[kind]
     source.normal()
     wanted, snapshot = as_text(source), RandomSnapshot(source)
@@ -318,7 +318,7 @@ def test_a_seed_out_of_range_is_refused_by_name(seed):
 )
 def test_a_twin_goes_on_and_leaves_its_source_alone(kind, before, memory, monkeypatch):
     if not memory:
-        monkeypatch.setattr(_random, "place_of_normal", lambda: None)
+        monkeypatch.setattr(_random, "places_of_state", lambda: None)
     source, again = sources()[kind], sources()[kind]
     for each in (source, again):
         DRAWS[before](each)
