@@ -554,7 +554,7 @@ class Memory:
         before = self._slots_by_parameter()
         left = [p for p in (*self.leaves.values(), *self.frozen.values()) if p.home is self]
         leaves = {name: p for name, p in found.items() if p.requires_grad}
-        layout = Layout({name: tuple(p.shape) for name, p in leaves.items()})
+        layout = Layout({name: tuple(p.data.shape) for name, p in leaves.items()})
         flat, kept = self._zeros(layout), {slot: self._zeros(layout) for slot in slots}
         if before:
             _carry_over(before, {id(leaves[name]): part for name, part in layout.slices.items()}, kept)
@@ -648,7 +648,7 @@ class Memory:
     @property
     def known_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of all parameters, since options of frozen ones apply once they are unfrozen."""
-        return {name: parameter.shape for name, parameter in self.known.items()}
+        return {**self.layout.shapes, **{name: parameter.shape for name, parameter in self.frozen.items()}}
 
     @property
     def parameters(self) -> Mapping[str, Any]:

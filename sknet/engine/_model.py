@@ -201,7 +201,7 @@ class Model(ForeignAttributes):
         self._stepper, self._idle_steps = Stepper(), None
         place = available(device)
         module = copy_of(module) if copy else module
-        lazy = is_lazy(module)
+        lazy = any(each._is_lazy for each in module.modules())
         if not lazy:
             check_free(dict(module.own_parameters()))
         module.to(dtype=self.dtype, device=place)  # first, so that draws keep their precision

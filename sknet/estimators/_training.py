@@ -648,6 +648,8 @@ class Trainer:
 
     def n_rows(self, given: FitArguments) -> int:
         X = given.X.X if isinstance(given.X, Sequences) else given.X
+        if type(X) is np.ndarray and X.ndim:
+            return len(X)
         if not hasattr(X, "shape") and isinstance(X, dict):  # a sparse matrix can be a dict
             return int(_num_samples(first_input(X))) if X else 0
         return int(_num_samples(X))

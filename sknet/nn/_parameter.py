@@ -168,8 +168,7 @@ class Parameter(Tensor):
                 "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
                 "Parameter(shape=(2, 3), draw=function)"
             )
-        for name in ("_undrawn", "_home", "_as_drawn"):
-            object.__setattr__(self, name, None)
+        self._set(_undrawn=None, _home=None, _as_drawn=None)
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return
@@ -203,9 +202,12 @@ class Parameter(Tensor):
 
         The reference to `home` is weak, so that the ownership also ends with the owner.
         """
-        object.__setattr__(self, "_home", None)
-        self.data = data
-        object.__setattr__(self, "_home", None if home is None else ref(home))
+        self._set(data=data, _undrawn=None, _home=None if home is None else ref(home))
+
+    def _set(self, **values: Any) -> None:
+        """Set attributes, also `data`, as they are."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _memory_to_write(self) -> Any:
         home = self.home
@@ -293,14 +295,12 @@ class Parameter(Tensor):
     def like(self, data: Any) -> "Parameter":
         """Return a parameter with the values `data` (None: not drawn yet), trainable if this one is."""
         clone = type(self).__new__(type(self))
-        clone._grad = clone.node = clone._home = None
-        clone._undrawn, clone._as_drawn = self._undrawn, self._as_drawn
+        node = None if self.node is None else leaf_node(clone)
+        clone._set(_grad=None, node=node, _home=None, _undrawn=self._undrawn, _as_drawn=self._as_drawn)
         if data is None and clone._undrawn is None:
             data = self.data  # another thread has drawn it just now
         if data is not None:
             clone.data = data
-        if self.node is not None:
-            clone.node = leaf_node(clone)
         return clone
 
     # Nothing below may draw: counting parameters must not change what a seed gives.
