@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -270,6 +270,17 @@ class EarlyStopping(Callback):
         if self.restore_best and (plateau.is_best or self._weights is None):
             self._weights = fit.model.weights()
         return self._decided(fit.model, plateau, exhausted)
+
+    def _observe_ahead(
+        self, records: Sequence[Mapping[str, float]], epoch: int, step: int, n_steps: int
+    ) -> None:
+        """Observe epochs of `n_steps` after an epoch and a step, none of which can end or change the fit."""
+        plateau: Any = self._plateau
+        for i, record in enumerate(records, 1):
+            if self._name in record:
+                plateau.observe(record[self._name])
+                if plateau.is_best or not self.best_epoch_:
+                    vars(self).update(best_epoch_=epoch + i, best_step_=step + i * n_steps)
 
     def on_fit_end(self, fit: FitView) -> None:
         if self._weights is not None and not fit.failed:

@@ -328,6 +328,11 @@ class Hooks:
         return min([_epochs_ahead(callback) for callback in self._of["on_epoch_end"]], default=sys.maxsize)
 
     @property
+    def at_epoch_end(self) -> Sequence[Any]:
+        """The callbacks that look at the end of each epoch."""
+        return self._of["on_epoch_end"]
+
+    @property
     def reads_model(self) -> bool:
         """True if a callback looks at the model of each epoch, also where epochs are trained ahead."""
         return any(map(attrgetter("reads_model"), self._of["on_epoch_end"]))

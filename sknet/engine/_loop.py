@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -324,6 +325,12 @@ class Epochs(ABC):
         """Be where the epoch of this index among several is trained; return its losses so far."""
         raise NotImplementedError
 
+    n_batches = 0  # of each epoch among several
+
+    def go_past(self, n_epochs: int) -> list[dict[str, float]] | None:
+        """Be at the end of the first epochs among several; return their records, None if they are unknown."""
+        return None
+
     @abstractmethod
     def place(self, number: int) -> str:
         """Return the description of a batch for messages."""
@@ -427,6 +434,7 @@ class Loop:
         kept.read(n_whole, n_whole == n_epochs)
         each = (time.perf_counter() - started) / n_epochs
         try:
+            told = 0 if kept else self._tell_ahead(hooks, n_whole - 1, each)
             while told < n_whole and not hooks.stopped_by:
                 told += 1
                 self._tell(told - 1, kept, each)
@@ -443,6 +451,21 @@ class Loop:
         if n_whole < n_epochs:
             self._number = self._enter(n_whole, kept)
         return bool(hooks.stopped_by)
+
+    def _tell_ahead(self, hooks: Hooks, n_epochs: int, seconds: float) -> int:
+        """Record the first of several epochs at once, where nothing looks at them but early stopping."""
+        fit, looking = self._fit, hooks.at_epoch_end
+        is_alone = [type(each) for each in looking] == [EarlyStopping] and not looking[0].reads_model
+        records = self._epochs.go_past(n_epochs) if is_alone and n_epochs > 0 else None
+        if records is None:
+            return 0
+        for record in records:
+            fit.history.append(**record, time=seconds)
+        steps = self._epochs.n_batches
+        looking[0]._observe_ahead(records, self.n_iter, fit.step, steps)
+        self.n_iter += n_epochs
+        fit.step += n_epochs * steps
+        return n_epochs
 
     def _tell(self, number: int, kept: Kept, seconds: float) -> None:
         """Record the epoch of this index among several, which took so long."""
@@ -731,8 +754,29 @@ class RowEpochs(Epochs):
         model.progress = model.progress.stepped(len(losses))
         return losses
 
+    @property
+    def n_batches(self) -> int:  # type: ignore[override]
+        return self._batches.n_batches
+
+    def go_past(self, n_epochs: int) -> list[dict[str, float]] | None:
+        several, scores, model, parts = self._several, self._scores, self.fit.model, self._batches.alike
+        if several is None or scores is None:
+            return None
+        optimizer, losses, records = model.optimizer.in_steps(), iter(several.losses.tolist()), []
+        n_rows = sum(rows * count for _, rows, count in parts)
+        for score in scores[:n_epochs]:
+            total = 0.0
+            for _, rows, count in parts:
+                for loss in islice(losses, count):
+                    total += loss * rows
+            progress = model.progress.stepped(self.n_batches)
+            lr = optimizer.learning_rate(progress)
+            records.append({"loss": total / n_rows, **score.results(), "lr": lr})
+            model.progress = progress.epoch_ended(n_rows)
+        return records
+
     def has(self, number: int) -> bool:
-        return number < self._batches.n_batches
+        return number < self.n_batches
 
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
         batches, order, sums = self._batches, self._orders.now, self.sums

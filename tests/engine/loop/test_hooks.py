@@ -10,6 +10,7 @@ from sknet import Model, nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 from sknet.optim import LBFGS, SGD, Adam
+from sknet.optim.schedules import Adaptive, InverseTime
 from tests.engine.helpers import assert_same, assert_same_state
 
 RNG = np.random.default_rng(0)
@@ -485,3 +486,32 @@ def test_the_state_of_a_fit_is_whole_before_its_steps_are_needed():
     _, _, n_iter = in_steps([saving])
     assert n_iter == 0
     assert saving.saved["environment"]["steps"]
+
+
+class Patient(Callback):
+    """Looks at the ends of epochs when many have been trained, so that each is entered."""
+
+    def epochs_ahead(self):
+        return 1000
+
+    def on_epoch_end(self, fit):
+        self.last = fit.epoch, fit.step, dict(fit.record), fit.model.progress, fit.losses.tolist()
+
+
+@pytest.mark.parametrize("lr", [0.01, InverseTime(0.02, 5, 0.001), Adaptive(0.02, patience=2)])
+@pytest.mark.parametrize("batch_size", [50, 16])
+@pytest.mark.parametrize("monitor", ["loss", "score"])
+def test_epochs_that_only_early_stopping_looks_at(lr, batch_size, monitor):
+    found = []
+    for looking in ([], [Patient()]):
+        model = model_for(Adam(lr=lr))
+        stopping = EarlyStopping(monitor, patience=6, tol=0.02, restore_best=False)
+        _, history, n_epochs = in_steps([stopping, *looking], 60, model, batch_size=batch_size)
+        columns = {name: column for name, column in history.items() if name != "time"}
+        counts = stopping.state(), stopping.best_epoch_, stopping.best_step_, model.progress
+        found.append((columns, counts, [p.tobytes() for p in model.parameters.values()]))
+        assert min(history["time"]) > 0
+        for each in looking:
+            assert each.last[:2] == (n_epochs, n_epochs * -(-50 // batch_size))
+    assert found[0] == found[1]
+    assert 6 < len(found[0][0]["loss"]) < 60
