@@ -191,8 +191,54 @@ def _lengths(layer: Any, name: str) -> tuple[int, ...]:
     return tuple(int(each) for each in values)
 
 
+class _Forward(_Convolution):
+    _parameter_constraints = {
+        **_Convolution._parameter_constraints,
+        "padding": [*EDGES, StrOptions({"same", "valid"})],
+    }
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        _Convolution._make(**locals())
+
+
+class _Transposed(_Convolution):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        _Convolution._make(**locals())
+
+    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.in_channels, self.out_channels // self.groups, *kernel)
+
+
 @described_by(_Convolution)
-class Conv1d(_Convolution):
+class Conv1d(_Forward):
     """Convolution of signals.
 
     Attributes
@@ -217,33 +263,12 @@ class Conv1d(_Convolution):
     (5, 8, 16)
     """
 
-    _parameter_constraints = {
-        **_Convolution._parameter_constraints,
-        "padding": [*EDGES, StrOptions({"same", "valid"})],
-    }
     rank = 1
     function = staticmethod(conv1d)
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        *,
-        init: "Initializer | str | None" = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        _Convolution._make(**locals())
-
 
 @described_by(_Convolution)
-class Conv2d(_Convolution):
+class Conv2d(_Forward):
     """Convolution of images.
 
     Parameters
@@ -273,33 +298,12 @@ class Conv2d(_Convolution):
     (5, 8, 16, 16)
     """
 
-    _parameter_constraints = {
-        **_Convolution._parameter_constraints,
-        "padding": [*EDGES, StrOptions({"same", "valid"})],
-    }
     rank = 2
     function = staticmethod(conv2d)
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        *,
-        init: "Initializer | str | None" = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        _Convolution._make(**locals())
-
 
 @described_by(_Convolution)
-class ConvTranspose1d(_Convolution):
+class ConvTranspose1d(_Transposed):
     """Transposed convolution of signals, the adjoint of a convolution.
 
     Parameters
@@ -339,29 +343,9 @@ class ConvTranspose1d(_Convolution):
     rank = 1
     function = staticmethod(conv_transpose1d)
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Size = 1,
-        *,
-        init: "Initializer | str | None" = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        _Convolution._make(**locals())
-
-    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
-        return (self.in_channels, self.out_channels // self.groups, *kernel)
-
 
 @described_by(_Convolution)
-class ConvTranspose2d(_Convolution):
+class ConvTranspose2d(_Transposed):
     """Transposed convolution of images, the adjoint of a convolution.
 
     Parameters
@@ -402,23 +386,3 @@ class ConvTranspose2d(_Convolution):
 
     rank = 2
     function = staticmethod(conv_transpose2d)
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Size = 1,
-        *,
-        init: "Initializer | str | None" = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        _Convolution._make(**locals())
-
-    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
-        return (self.in_channels, self.out_channels // self.groups, *kernel)

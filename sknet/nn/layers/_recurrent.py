@@ -189,8 +189,22 @@ class RNNCell(_Cell):
         self._build(input_size, hidden_size, bias, init, recurrent_init, device)
 
 
+class _GatedCell(_Cell):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        *,
+        init: Scheme = None,
+        recurrent_init: Scheme = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._build(input_size, hidden_size, bias, init, recurrent_init, device)
+
+
 @described_by(_Cell)
-class LSTMCell(_Cell):
+class LSTMCell(_GatedCell):
     """One step of a long short-term memory.
 
     Attributes
@@ -226,24 +240,12 @@ class LSTMCell(_Cell):
     gates = biases = 4
     run = staticmethod(lstm)
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        *,
-        init: Scheme = None,
-        recurrent_init: Scheme = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        self._build(input_size, hidden_size, bias, init, recurrent_init, device)
-
     def _first_bias(self) -> np.ndarray[Any, Any]:
         return np.repeat(np.array([0, 1, 0, 0], DEFAULT_DTYPE), self.hidden_size)
 
 
 @described_by(_Cell)
-class GRUCell(_Cell):
+class GRUCell(_GatedCell):
     """One step of a gated recurrent unit.
 
     Attributes
@@ -277,18 +279,6 @@ class GRUCell(_Cell):
 
     gates, biases = 3, 4
     run = staticmethod(gru)
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        *,
-        init: Scheme = None,
-        recurrent_init: Scheme = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        self._build(input_size, hidden_size, bias, init, recurrent_init, device)
 
 
 class _Recurrent(Module, ABC):
@@ -493,8 +483,30 @@ class RNN(_Recurrent):
         self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
 
 
+class _Gated(_Recurrent):
+    kind: ClassVar[type[_Cell]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        returns: str = "all",
+        *,
+        init: Scheme = None,
+        recurrent_init: Scheme = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        cell = partial(self.kind, bias=bias, init=init, recurrent_init=recurrent_init, device=device)
+        self.bias = bias
+        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
+
+
 @described_by(_Recurrent)
-class LSTM(_Recurrent):
+class LSTM(_Gated):
     """Layers of long short-term memory over sequences.
 
     Parameters
@@ -538,27 +550,11 @@ class LSTM(_Recurrent):
     (5, 2)
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        returns: str = "all",
-        *,
-        init: Scheme = None,
-        recurrent_init: Scheme = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        cell = partial(LSTMCell, bias=bias, init=init, recurrent_init=recurrent_init, device=device)
-        self.bias = bias
-        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
+    kind = LSTMCell
 
 
 @described_by(_Recurrent)
-class GRU(_Recurrent):
+class GRU(_Gated):
     """Layers of gated recurrent units over sequences.
 
     Attributes
@@ -597,23 +593,7 @@ class GRU(_Recurrent):
     (5, 2)
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        returns: str = "all",
-        *,
-        init: Scheme = None,
-        recurrent_init: Scheme = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        cell = partial(GRUCell, bias=bias, init=init, recurrent_init=recurrent_init, device=device)
-        self.bias = bias
-        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
+    kind = GRUCell
 
 
 @named_errors

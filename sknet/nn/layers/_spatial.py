@@ -201,8 +201,37 @@ class _Pool(Module):
         return type(self).function(x, **{name: vars(self)[name] for name in self._names})
 
 
+class _MaxPool(_Pool):
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+    ) -> None:
+        _Pool._keep(**locals())
+
+
+class _AvgPool(_Pool):
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        _Pool._keep(**locals())
+
+
+class _AdaptivePool(_Pool):
+    def __init__(self, output_size: int | tuple[int | None, ...] | None) -> None:
+        _Pool._keep(**locals())
+
+
 @described_by(_Pool)
-class MaxPool1d(_Pool):
+class MaxPool1d(_MaxPool):
     """Maximum of every window of signals, (n, channels, length).
 
     Examples
@@ -215,19 +244,9 @@ class MaxPool1d(_Pool):
 
     function = staticmethod(ops.max_pool1d)
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        _Pool._keep(**locals())
-
 
 @described_by(_Pool)
-class MaxPool2d(_Pool):
+class MaxPool2d(_MaxPool):
     """Maximum of every window of images, (n, channels, height, width).
 
     Examples
@@ -240,19 +259,9 @@ class MaxPool2d(_Pool):
 
     function = staticmethod(ops.max_pool2d)
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        _Pool._keep(**locals())
-
 
 @described_by(_Pool)
-class AvgPool1d(_Pool):
+class AvgPool1d(_AvgPool):
     """Mean of every window of signals, (n, channels, length).
 
     Parameters
@@ -270,19 +279,9 @@ class AvgPool1d(_Pool):
 
     function = staticmethod(ops.avg_pool1d)
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        _Pool._keep(**locals())
-
 
 @described_by(_Pool)
-class AvgPool2d(_Pool):
+class AvgPool2d(_AvgPool):
     """Mean of every window of images, (n, channels, height, width).
 
     Parameters
@@ -300,18 +299,8 @@ class AvgPool2d(_Pool):
 
     function = staticmethod(ops.avg_pool2d)
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        _Pool._keep(**locals())
 
-
-class AdaptiveAvgPool1d(_Pool):
+class AdaptiveAvgPool1d(_AdaptivePool):
     """Mean of a given number of windows that together cover a signal.
 
     Parameters
@@ -329,11 +318,8 @@ class AdaptiveAvgPool1d(_Pool):
 
     function = staticmethod(ops.adaptive_avg_pool1d)
 
-    def __init__(self, output_size: int | None) -> None:
-        _Pool._keep(**locals())
 
-
-class AdaptiveAvgPool2d(_Pool):
+class AdaptiveAvgPool2d(_AdaptivePool):
     """Mean of a given number of windows that together cover an image.
 
     Parameters
@@ -351,11 +337,8 @@ class AdaptiveAvgPool2d(_Pool):
 
     function = staticmethod(ops.adaptive_avg_pool2d)
 
-    def __init__(self, output_size: int | tuple[int | None, ...] | None) -> None:
-        _Pool._keep(**locals())
 
-
-class AdaptiveMaxPool1d(_Pool):
+class AdaptiveMaxPool1d(_AdaptivePool):
     """Maximum of a given number of windows that together cover a signal.
 
     Parameters
@@ -373,11 +356,8 @@ class AdaptiveMaxPool1d(_Pool):
 
     function = staticmethod(ops.adaptive_max_pool1d)
 
-    def __init__(self, output_size: int | None) -> None:
-        _Pool._keep(**locals())
 
-
-class AdaptiveMaxPool2d(_Pool):
+class AdaptiveMaxPool2d(_AdaptivePool):
     """Maximum of a given number of windows that together cover an image.
 
     Parameters
@@ -394,9 +374,6 @@ class AdaptiveMaxPool2d(_Pool):
     """
 
     function = staticmethod(ops.adaptive_max_pool2d)
-
-    def __init__(self, output_size: int | tuple[int | None, ...] | None) -> None:
-        _Pool._keep(**locals())
 
 
 FACTOR = [Interval(Integral, 1, None, closed="left")]
