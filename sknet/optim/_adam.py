@@ -27,7 +27,37 @@ _CONSTRAINTS = {
 BLOCK = 64  # steps whose numbers are computed at once, and kept for other epochs and fits
 
 
-class Adam(Optimizer):
+class _Moments(Optimizer):
+    """Base of the optimizers with means of the gradient and of its square: Adam's step and update."""
+
+    slots = ("mu", "nu")
+    squares = True
+
+    _parameter_constraints = _CONSTRAINTS
+
+    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+        self.lr = lr
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        # Both bias corrections are in the step: the rule then takes one number for them.
+        lr = self.learning_rate(progress)
+        return {"lr": lr, "step": _step_size(lr, float(self.beta1), float(self.beta2), count)}
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        mu, nu = self._means(gradient, slots)
+        return ops.scaled_quotient(hyper["step"], mu, ops.sqrt(nu) + self.eps), (mu, nu)
+
+    def _means(self, gradient: Tensor, slots: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        mu = moving_average(slots[0], gradient, self.beta1)
+        return mu, moving_average(slots[1], ops.square(gradient), self.beta2)
+
+
+class Adam(_Moments):
     r"""Adam: steps along the mean gradient, divided by the root mean square.
 
     Parameters
@@ -73,20 +103,6 @@ class Adam(Optimizer):
     1
     """
 
-    slots = ("mu", "nu")
-    squares = True
-
-    _parameter_constraints = _CONSTRAINTS
-
-    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        return _corrected(self, count, progress)
-
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         lr: Any = self.lr
         if type(lr) is InverseTime:
@@ -95,14 +111,9 @@ class Adam(Optimizer):
             return super().hyper_table(progress, n_steps)
         return _table(self, float(lr), progress.step, n_steps)
 
-    def rule(
-        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return _adam_rule(self, gradient, slots, hyper)
-
 
 @described_by(Adam)
-class AdamW(Optimizer):
+class AdamW(_Moments):
     r"""Adam with decoupled weight decay: the decay is not part of the gradient.
 
     Parameters
@@ -129,9 +140,6 @@ class AdamW(Optimizer):
     array([-0.05])
     """
 
-    slots = ("mu", "nu")
-    squares = True
-
     _parameter_constraints = {**_CONSTRAINTS, "weight_decay": DECAY}
 
     def __init__(
@@ -142,10 +150,7 @@ class AdamW(Optimizer):
         eps: float = 1e-8,
         weight_decay: Rate = 1e-2,
     ) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        super().__init__(lr, beta1, beta2, eps)
         self.weight_decay = weight_decay
 
     @property
@@ -153,7 +158,7 @@ class AdamW(Optimizer):
         return (*super().schedules, *scheduled(self.weight_decay))
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        hyper = _corrected(self, count, progress)
+        hyper = super().hyper(count, progress)
         return {**hyper, "decay": -hyper["lr"] * rate_of(self.weight_decay, progress)}
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
@@ -165,14 +170,8 @@ class AdamW(Optimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        step, slots = _adam_rule(self, gradient, slots, hyper)
+        step, slots = super().rule(gradient, param, slots, hyper)
         return step + hyper["decay"] * param, slots
-
-
-def _corrected(optimizer: Adam | AdamW, count: int, progress: Progress) -> dict[str, float]:
-    # Both bias corrections are in the step: the rule then takes one number for them.
-    lr = optimizer.learning_rate(progress)
-    return {"lr": lr, "step": _step_size(lr, float(optimizer.beta1), float(optimizer.beta2), count)}
 
 
 def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
@@ -183,7 +182,7 @@ KeptRate = float | tuple[float, int, float]
 """A rate, or the arguments of an `InverseTime`."""
 
 
-def _table(optimizer: Adam | AdamW, lr: KeptRate, first: int, n_steps: int, *others: float) -> np.ndarray:
+def _table(optimizer: _Moments, lr: KeptRate, first: int, n_steps: int, *others: float) -> np.ndarray:
     """Return the numbers of the steps after the first ones, as `hyper` gives them for each: to the bit."""
     start, stop = first // BLOCK * BLOCK, first + n_steps
     given = lr, float(optimizer.beta1), float(optimizer.beta2), others
@@ -203,15 +202,7 @@ def _block(lr: KeptRate, beta1: float, beta2: float, others: tuple[float, ...], 
     return found
 
 
-def _adam_rule(
-    optimizer: Adam | AdamW, gradient: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    mu = moving_average(slots[0], gradient, optimizer.beta1)
-    nu = moving_average(slots[1], ops.square(gradient), optimizer.beta2)
-    return ops.scaled_quotient(hyper["step"], mu, ops.sqrt(nu) + optimizer.eps), (mu, nu)
-
-
-class Adamax(Optimizer):
+class Adamax(_Moments):
     r"""Adam with a decaying maximum of the gradient instead of the root mean square.
 
     Parameters
@@ -250,14 +241,10 @@ class Adamax(Optimizer):
     """
 
     slots = ("mu", "largest")
-
-    _parameter_constraints = _CONSTRAINTS
+    squares = False
 
     def __init__(self, lr: Rate = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        super().__init__(lr, beta1, beta2, eps)
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         lr = self.learning_rate(progress)
@@ -272,7 +259,7 @@ class Adamax(Optimizer):
 
 
 @described_by(Adam)
-class NAdam(Optimizer):
+class NAdam(_Moments):
     r"""Adam with Nesterov momentum.
 
     Parameters
@@ -306,9 +293,6 @@ class NAdam(Optimizer):
     array([-0.0105,  0.0105])
     """
 
-    slots = ("mu", "nu")
-    squares = True
-
     _parameter_constraints = {**_CONSTRAINTS, "momentum_decay": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(
@@ -319,10 +303,7 @@ class NAdam(Optimizer):
         eps: float = 1e-8,
         momentum_decay: float = 4e-3,
     ) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        super().__init__(lr, beta1, beta2, eps)
         self.momentum_decay = momentum_decay
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
@@ -336,8 +317,7 @@ class NAdam(Optimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        mu = moving_average(slots[0], gradient, self.beta1)
-        nu = moving_average(slots[1], ops.square(gradient), self.beta2)
+        mu, nu = self._means(gradient, slots)
         step = hyper["step"] * gradient + hyper["ahead"] * mu
         return step / (ops.sqrt(nu) + self.eps), (mu, nu)
 
@@ -361,7 +341,7 @@ def _products(beta1: float, decay: float, n: int) -> list[float]:
 
 
 @described_by(Adam)
-class RAdam(Optimizer):
+class RAdam(_Moments):
     r"""Adam that adapts the step only once the variance of the mean square is small enough.
 
     Notes
@@ -390,17 +370,6 @@ class RAdam(Optimizer):
     array([-0.001,  0.01 ])
     """
 
-    slots = ("mu", "nu")
-    squares = True
-
-    _parameter_constraints = _CONSTRAINTS
-
-    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         lr, power = self.learning_rate(progress), float(self.beta2) ** count
         step = -lr / (1.0 - float(self.beta1) ** count)
@@ -414,8 +383,7 @@ class RAdam(Optimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        mu = moving_average(slots[0], gradient, self.beta1)
-        nu = moving_average(slots[1], ops.square(gradient), self.beta2)
+        mu, nu = self._means(gradient, slots)
         return ops.scaled_quotient(hyper["adaptive"], mu, ops.sqrt(nu) + self.eps) + hyper["plain"] * mu, (
             mu,
             nu,
@@ -423,7 +391,7 @@ class RAdam(Optimizer):
 
 
 @described_by(Adam)
-class ScheduleFreeAdamW(Optimizer):
+class ScheduleFreeAdamW(_Moments):
     r"""AdamW with averaging of the parameters instead of a learning-rate schedule.
 
     Parameters
@@ -474,13 +442,9 @@ class ScheduleFreeAdamW(Optimizer):
 
     slots = ("nu", "apart")
     averaging = ("apart",)
-    squares = True
 
     _parameter_constraints = {
-        "lr": RATE,
-        "beta1": [Interval(Real, 0, 1, closed="left")],
-        "beta2": [Interval(Real, 0, 1, closed="left")],
-        "eps": [Interval(Real, 0, None, closed="neither")],
+        **_CONSTRAINTS,
         "weight_decay": DECAY,
         "warmup": [Interval(Integral, 0, None, closed="left")],
     }
@@ -494,10 +458,7 @@ class ScheduleFreeAdamW(Optimizer):
         weight_decay: Rate = 0.0,
         warmup: int = 0,
     ) -> None:
-        self.lr = lr
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        super().__init__(lr, beta1, beta2, eps)
         self.weight_decay = weight_decay
         self.warmup = warmup
 

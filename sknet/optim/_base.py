@@ -297,10 +297,10 @@ class Optimizer(BaseOptimizer):
         """Return the numbers of the rule that change from one update to the next.
 
         They are computed on the host, by the same names in the same order: a captured step takes them as
-        inputs. `count` is the number of the update, from 1, and `progress` that of the fit; the learning rate
-        is "lr".
+        inputs. `count` is the number of the update, from 1; "lr" is the learning rate, "step" minus that.
         """
-        return {"lr": self.learning_rate(progress)}
+        lr = self.learning_rate(progress)
+        return {"lr": lr, "step": -lr}
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         """Return `hyper` of each of the next `n_steps` updates, all within one epoch.

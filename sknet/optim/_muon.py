@@ -117,9 +117,8 @@ class Muon(Optimizer):
         self._rest.check_parameters({path: shape for path, shape in shapes.items() if len(shape) < 2})
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
         rest = self._rest.hyper(count, progress)
-        return {"lr": lr, "step": -lr, **{REST + name: value for name, value in rest.items()}}
+        return {**super().hyper(count, progress), **{REST + name: value for name, value in rest.items()}}
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper

@@ -65,10 +65,6 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
-        return {"lr": lr, "step": -lr}
-
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         if callable(self.lr):
             return super().hyper_table(progress, n_steps)
@@ -134,10 +130,6 @@ class Adagrad(Optimizer):
         self.lr = lr
         self.eps = eps
 
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
-        return {"lr": lr, "step": -lr}
-
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -188,10 +180,6 @@ class Adadelta(Optimizer):
         self.lr = lr
         self.rho = rho
         self.eps = eps
-
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
-        return {"lr": lr, "step": -lr}
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
@@ -255,10 +243,6 @@ class RMSprop(Optimizer):
         self.rho = rho
         self.momentum = momentum
         self.eps = eps
-
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
-        return {"lr": lr, "step": -lr}
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
@@ -364,10 +348,6 @@ class Lion(Optimizer):
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2
-
-    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        lr = self.learning_rate(progress)
-        return {"lr": lr, "step": -lr}
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
