@@ -223,8 +223,11 @@ def shown(value: Any) -> str:
         text = repr(value)
     except Exception as error:
         return f"an object of {_type_name(type(value))}, whose representation raises {type(error).__name__}"
-    half = MOST_SHOWN // 2
-    return text if len(text) <= MOST_SHOWN else f"{text[:half]}...{text[-half:]}"
+    return middle_left_out(text, MOST_SHOWN)
+
+
+def middle_left_out(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2) :]}"
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -34,6 +34,7 @@ from sknet._constraints import (
     is_huge,
     is_number,
     is_plain,
+    middle_left_out,
     plain,
     shown,
 )
@@ -411,8 +412,8 @@ class ParameterObject(PlainNumbers):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        return _middle_left_out(
-            _filled(f"{name}(", [f"{key}={text}" for key, text in self._changes_as_text()])
+        return middle_left_out(
+            _filled(f"{name}(", [f"{key}={text}" for key, text in self._changes_as_text()]), MOST_SHOWN
         )
 
     def _changes_as_text(self) -> list[tuple[str, str]]:
@@ -604,11 +605,6 @@ def _filled(start: str, parts: list[str]) -> str:
             is_first = True
         lines[-1] += text if is_first else f" {text}"
     return "\n".join(lines) + ("" if parts else ")")
-
-
-def _middle_left_out(text: str) -> str:
-    half = MOST_SHOWN // 2
-    return text if len(text) <= MOST_SHOWN else f"{text[:half]}...{text[-half:]}"
 
 
 def validate_parameters(estimator: Any) -> None:

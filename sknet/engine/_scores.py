@@ -96,7 +96,23 @@ def may_wait(score: Score) -> bool:
     return "may_wait" in vars(type(score)) and score.may_wait
 
 
-class Accuracy(Score):
+class Share(Score):
+    """Base of scores that are a share of the rows."""
+
+    _right = _all = 0.0
+    _finite = True
+
+    def result(self) -> float:
+        return self._right / self._all if self._finite and self._all else float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {"right": self._right, "all": self._all, "finite": self._finite}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]
+
+
+class Accuracy(Share):
     """Weighted share of rows with all labels right.
 
     A target of the output's shape, or of shape (n_samples,) for a single output, holds 0/1 labels; 1 is
@@ -124,8 +140,6 @@ class Accuracy(Score):
 
     def __init__(self, threshold: float = 0.0, ignore_index: int | None = None) -> None:
         self._threshold, self._ignore_index = threshold, ignore_index
-        self._right = self._all = 0.0
-        self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         counted = self._counted(1, output, target) if weight is None else None
@@ -191,15 +205,6 @@ class Accuracy(Score):
             right |= False if weight is None or weight.ndim < 2 else weight == 0
             return right[:, 0] if right.shape[1] == 1 else right.all(axis=1)
         return _is_largest(output, _class_numbers(target, output.shape[1]))
-
-    def result(self) -> float:
-        return self._right / self._all if self._finite and self._all else float("nan")
-
-    def state(self) -> dict[str, Any]:
-        return {"right": self._right, "all": self._all, "finite": self._finite}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]
 
 
 def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:

@@ -17,6 +17,7 @@ from sknet.core import Tensor
 from sknet.device import to_host
 from sknet.engine import Batches, Score
 from sknet.engine._network import Head
+from sknet.engine._scores import NamedScores
 from sknet.estimators._inputs import dense_targets, on_host
 from sknet.estimators._targets import (
     ClassEncoder,
@@ -431,7 +432,7 @@ class HeadTargets(RealTargets):
         return frame(columns, index=index) if self.container == "pandas" else frame(columns)
 
 
-class HeadScore(Score):
+class HeadScore(NamedScores):
     """The mean of the scores of heads: accuracies, and R2 of numbers."""
 
     may_wait = True
@@ -450,14 +451,7 @@ class HeadScore(Score):
         return float(np.mean([score.result() for score in self._scores.values()]))
 
     def results(self) -> dict[str, float]:
-        return super().results() if self._scores else {}  # no head has a score while it is trained
-
-    def state(self) -> dict[str, Any]:
-        return {name: score.state() for name, score in self._scores.items()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        for name, score in self._scores.items():
-            score.load_state(state[name])
+        return Score.results(self) if self._scores else {}  # no head has a score while it is trained
 
 
 class _Rows(NamedTuple):

@@ -24,6 +24,7 @@ from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, RSquared, Score
 from sknet.engine._inputs import row_weights
 from sknet.engine._network import Head
+from sknet.engine._scores import Share
 from sknet.estimators._scaling import Units
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
@@ -251,15 +252,13 @@ class ClassEncoder(ABC):
             )
 
 
-class Agreement(Score):
+class Agreement(Share):
     """Share of rows for which all predicted classes are the true ones."""
 
     may_wait = True
 
     def __init__(self, decide: Callable[[Any], Any]) -> None:
         self._decide = decide
-        self._right = self._all = 0.0
-        self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         output, target = to_host(output), to_host(target)
@@ -272,15 +271,6 @@ class Agreement(Score):
         weight = np.ones(len(right)) if weight is None else row_weights(weight)
         self._right += float(weight[right].sum())
         self._all += float(weight.sum())
-
-    def result(self) -> float:
-        return self._right / self._all if self._finite and self._all else float("nan")
-
-    def state(self) -> dict[str, Any]:
-        return {"right": self._right, "all": self._all, "finite": self._finite}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]
 
 
 def both_classes(link: Head, threshold: float) -> Head:

@@ -21,13 +21,39 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Indexed(Module):
-    """Base of ordered collections, such as `Sequential`: each is a list of its children."""
+class _Collection(Module):
+    """Base of collections: entries are modules, unless a subclass has others."""
 
-    _noun = "layer"
     _stored_fields = {
         "*": Named("Module"),
     }
+
+    def _entries(self) -> dict[str, Any]:
+        return self._children
+
+    def _enter(self, name: str, value: Any) -> None:
+        self.register_module(name, value)
+
+
+class _OfParameters(_Collection):
+    _stored_fields = {
+        "*": Named("Parameter"),
+    }
+
+    def _entries(self) -> dict[str, Any]:
+        return self._parameters
+
+    def _enter(self, name: str, value: Any) -> None:
+        self.register_parameter(name, value)
+
+    def extra_repr(self) -> str:
+        return _shapes(self._parameters)
+
+
+class Indexed(_Collection):
+    """Base of ordered collections, such as `Sequential`: each is a list of its children."""
+
+    _noun = "layer"
 
     def __init__(self, *modules: Any) -> None:
         name = type(self).__name__
@@ -37,14 +63,6 @@ class Indexed(Module):
             self._arrange(list(modules[0].items()))
         else:
             self.extend(modules)
-
-    # -- what a subclass may keep in place of modules -----------------------------------------------
-
-    def _entries(self) -> dict[str, Any]:
-        return self._children
-
-    def _enter(self, name: str, value: Any) -> None:
-        self.register_module(name, value)
 
     def _arrange(self, items: list[tuple[str, Any]]) -> None:
         """Register the entries again, in this order."""
@@ -143,7 +161,7 @@ class ModuleList(Indexed):
     _noun = "module"
 
 
-class ParameterList(Indexed):
+class ParameterList(_OfParameters, Indexed):
     """A list of registered parameters.
 
     Parameters
@@ -167,27 +185,15 @@ class ParameterList(Indexed):
     """
 
     _noun = "parameter"
-    _stored_fields = {
-        "*": Named("Parameter"),
-    }
 
     def __init__(self, *parameters: Any) -> None:
         super().__init__(*parameters)
 
-    def _entries(self) -> dict[str, Any]:
-        return self._parameters
-
-    def _enter(self, name: str, value: Any) -> None:
-        self.register_parameter(name, value)
-
     def __iter__(self) -> Iterator[Any]:
         return iter([bound_parameter(parameter) for parameter in self._parameters.values()])
 
-    def extra_repr(self) -> str:
-        return _shapes(self._parameters)
 
-
-class _Named(Module):
+class _Named(_Collection):
     """A dict whose entries are registered."""
 
     def __init__(self, entries: Mapping[str, Any] | None = None) -> None:
@@ -197,12 +203,6 @@ class _Named(Module):
                 f"{shown(entries)} instead."
             )
         self.update({} if entries is None else entries)
-
-    def _entries(self) -> dict[str, Any]:
-        return self._children
-
-    def _enter(self, name: str, value: Any) -> None:
-        self.register_module(name, value)
 
     def update(self, entries: Mapping[str, Any]) -> None:
         """Add or replace `entries`, in their order."""
@@ -265,12 +265,8 @@ class ModuleDict(_Named):
     ['price.weight', 'price.bias', 'kind.weight', 'kind.bias']
     """
 
-    _stored_fields = {
-        "*": Named("Module"),
-    }
 
-
-class ParameterDict(_Named):
+class ParameterDict(_OfParameters, _Named):
     """A dict of registered parameters.
 
     Parameters
@@ -289,19 +285,6 @@ class ParameterDict(_Named):
     >>> nn.ParameterDict({"scale": nn.Parameter([1.0]), "shift": nn.Parameter([0.0])})
     ParameterDict(scale: (1,), shift: (1,))
     """
-
-    _stored_fields = {
-        "*": Named("Parameter"),
-    }
-
-    def _entries(self) -> dict[str, Any]:
-        return self._parameters
-
-    def _enter(self, name: str, value: Any) -> None:
-        self.register_parameter(name, value)
-
-    def extra_repr(self) -> str:
-        return _shapes(self._parameters)
 
 
 def _shapes(parameters: Mapping[str, Tensor | Parameter]) -> str:
