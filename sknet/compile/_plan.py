@@ -117,7 +117,7 @@ class Views:
 
     def __init__(self, equations: Iterable[Equation] = (), halves: Collection[Variable] = ()) -> None:
         self._halves = halves
-        self.sources: dict[Variable, Variable] = {}  # what each view is a view of
+        self._sources: dict[Variable, Variable] = {}  # what each view is a view of
         self._whole: dict[Variable, bool] = {}
         # Arrays with the right strides, whose memory is never accessed.
         self._ghosts: dict[Variable, np.ndarray] = {}
@@ -134,7 +134,7 @@ class Views:
             return  # a copy, not a view
         output = equation.output
         self._ghosts[output] = after
-        self.sources[output] = self.sources.get(x, x)
+        self._sources[output] = self.root(x)
         self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
 
     def ghost(self, x: Variable) -> np.ndarray:
@@ -153,18 +153,18 @@ class Views:
 
     def is_view(self, equation: Equation) -> bool:
         """Tell whether an equation's output is a view of its operand."""
-        return equation.output in self.sources
+        return equation.output in self._sources
 
     def root(self, x: Variable) -> Variable:
         """Return the variable that `x` is a view of, or `x` itself if it is not a view."""
-        return self.sources.get(x, x)
+        return self._sources.get(x, x)
 
     def is_whole(self, x: Variable) -> bool:
         """Tell whether `x` has all elements of its root, in memory order."""
         return self._whole.get(x, True)
 
     def is_contiguous(self, x: Variable) -> bool:
-        return x not in self.sources or bool(self.ghost(x).flags.c_contiguous)
+        return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:
         """Return the view of an array, on any device, that an equation takes; None if it takes a copy."""
@@ -327,13 +327,13 @@ class Plan:
         self._last: dict[Variable, int] = {}
         self._group_of: dict[Variable, int] = {}
         self._spans: list[tuple[int, int]] = []
-        time, sources = 0, self.views.sources
+        time = 0
         for number, group in enumerate(self.groups):
             start = time
             for equation in group.equations:
-                if equation.output not in sources:
-                    for x in equation.variables:
-                        self._last[sources.get(x, x)] = time
+                if not self.views.is_view(equation):
+                    for x in map(self.views.root, equation.variables):
+                        self._last[x] = time
                     self._first[equation.output] = self._last[equation.output] = time
                     self._group_of[equation.output] = number
                 time += 1
@@ -484,12 +484,12 @@ class Plan:
 
     def _aligned(self, equation: Equation, root: Variable) -> bool:
         """Tell whether a value is read only at the positions that `equation` has not yet overwritten."""
-        output, sources = equation.output, self.views.sources
+        output = equation.output
         group, size = self._group(output), self.views.dtype(output).itemsize
         over = equation.variables if group.fused else _replaceable(equation)
         for reader in group.equations if group.in_parts else [equation]:
             for x in reader.variables:
-                if sources.get(x, x) is not root:
+                if self.views.root(x) is not root:
                     continue
                 if (reader is equation and x not in over) or not self.views.is_whole(x):
                     return False
@@ -502,7 +502,7 @@ class Plan:
     def _place_values(self) -> None:
         for time, equation in enumerate(self.equations):
             output = equation.output
-            if output in self.views.sources:
+            if self.views.is_view(equation):
                 continue
             is_stored = output not in self.in_groups or not self._group(output).fused
             if is_stored and output not in self.buffers:
@@ -602,7 +602,7 @@ class Plan:
         outputs: list[tuple[Variable, Any]] = []
         for equation in self.equations:
             output = equation.output
-            if output in self.views.sources:
+            if self.views.is_view(equation):
                 outputs.append((output, equation))
                 continue
             if output not in self.buffers:

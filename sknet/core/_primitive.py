@@ -20,7 +20,7 @@ class ParamKind(NamedTuple):
 
 
 def _is_integer(x: Any) -> bool:
-    return type(x) is int or (is_integer(x) and not isinstance(x, bool))
+    return is_integer(x) and not isinstance(x, bool)
 
 
 def tuple_of(kind: ParamKind) -> ParamKind:

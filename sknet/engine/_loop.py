@@ -422,7 +422,7 @@ class Loop:
         if most < 2 or not (may_wait(self._new_score()) and (validation is None or validation.may_wait)):
             return 1, None
         kept = Kept(self._fit.model, validation, hooks.reads_model)
-        found = self._epochs.at_once(self.n_iter, most, self._max_steps - self._fit.step, kept)
+        found = self._epochs.at_once(self.n_iter, most, self._steps_left, kept)
         return found, kept if found > 1 else None
 
     def _run_several(self, hooks: Hooks, n_epochs: int, kept: Kept) -> bool:
@@ -482,18 +482,21 @@ class Loop:
         fit.step += len(fit.losses)
         return len(fit.losses)
 
+    @property
+    def _steps_left(self) -> int:
+        return self._max_steps - self._fit.step
+
     def _goes_on(self) -> bool:
         """Tell whether another epoch follows, unless a callback ends the fit."""
-        fit = self._fit
-        return self.n_iter < fit.max_epochs and fit.step < self._max_steps and self._epochs.another()
+        return self.n_iter < self._fit.max_epochs and self._steps_left > 0 and self._epochs.another()
 
     def _run_epoch(self, hooks: Hooks, number: int) -> None:
         """Train on the batches from this index on, until the epoch or a callback ends."""
         fit, epochs, most = self._fit, self._epochs, hooks.steps_per_block
-        while hooks.stopped_by is None and fit.step < self._max_steps and epochs.has(number):
+        while hooks.stopped_by is None and self._steps_left > 0 and epochs.has(number):
             self.guard.poll()
             try:
-                done, losses = epochs.train(number, min(most, self._max_steps - fit.step))
+                done, losses = epochs.train(number, min(most, self._steps_left))
             except NonFiniteError as error:
                 place = epochs.place(number)
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None

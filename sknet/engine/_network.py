@@ -404,7 +404,7 @@ class Network(_HoldsPrograms):
             scope = Scope(self._values, False, *self.draws)
             with blas_threads(threads_of(n_rows(X), self.layout) if self._is_host else None):
                 output = by(self.module, scope, arguments(as_operands(self, X)))
-                if by is run and not isinstance(output, Tensor):
+                if by is run:
                     check_output(self.module, output)
                 return apply_head(head, output.data)
 
