@@ -5,8 +5,8 @@ is copied from or to the host, and no memory is allocated except by three kinds 
 forward takes no ``out=`` (`argsort`, `topk`, `searchsorted`, advanced indexing), those whose forward uses
 temporary arrays that are not in the plan (`logsumexp`, `take_along_axis` of more than one element per row),
 and CuPy functions that allocate internally (`argmax` and `argmin`, a sort; products that need copies, since
-one strided call does not compute them; in exact programs, reductions). In exact programs all that has a rule
-(`_rules`) is called so too.
+one strided call does not compute them; in exact programs, reductions and `where`). In exact programs all
+that has a rule (`_rules`) is called so too.
 """
 
 import operator
@@ -400,7 +400,7 @@ def needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Seque
             return ()
         if not exact and has_rule(equation):
             return scratch_of_rule(equation)
-        return partials_of(equation) if not exact and is_reduction(equation) else scratch_of(equation)
+        return partials_of(equation) if not exact and is_reduction(equation) else forward_scratch(equation)
 
     return needs
 
@@ -409,22 +409,12 @@ def needs_of(groups: Sequence[Group], exact: bool) -> Callable[[Equation], Seque
 
 
 Caller = Callable[[Writer, Equation, Backend], None]
-Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 CALLS: dict[str, Caller] = {}
-SCRATCH: dict[str, Scratch] = {}
-
-
 caller = registry(CALLS)  # registers how primitives are called
-scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
     CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
-
-
-def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    """Return shape and dtype of the arrays that an equation needs besides its output."""
-    return SCRATCH.get(equation.primitive.name, forward_scratch)(equation)
 
 
 def assign(w: Writer, out: Name, x: Any) -> None:
@@ -448,37 +438,6 @@ def _copies(w: Writer, equation: Equation, owner: Backend) -> None:
             w.call(FILL, target, 0, label="fill")
         else:
             assign(w, target, source)
-
-
-@caller("where")
-def _where(w: Writer, equation: Equation, owner: Backend) -> None:
-    condition, x, y = equation.operands
-    out = w.name(equation.output)
-    buffers, views = w.plan.buffers, w.plan.views
-    if type(y) is not Variable or buffers[views.root(y)] is not buffers[equation.output]:
-        assign(w, out, _operand(w, y))
-    elif y.dtype != equation.output.dtype:
-        w.call(owner.xp.copyto, out, w.name(y), label="copyto")
-    w.call(owner.xp.copyto, out, _operand(w, x), where=w.name(condition), label="copyto")
-
-
-@scratch("sum_squares")
-def _one_square(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    return [((), equation.output.dtype)] if len(equation.operands) > 1 else []
-
-
-@caller("sum_squares")
-def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
-    if not all(w.plan.views.is_contiguous(x) for x in equation.variables):
-        _by_its_forward(w, equation, owner)
-        return
-    out = w.name(equation.output)
-    for i, x in enumerate(equation.operands):
-        flat = w.reshaped(x, (x.size,))
-        target = w.scratch(equation) if i else out
-        w.call(owner.xp.matmul, flat, flat, out=target, label="matmul")
-        if i:
-            w.call(owner.xp.add, out, target, out=out, label="add")
 
 
 @caller("scatter_add")
