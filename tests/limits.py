@@ -11,7 +11,7 @@ import pytest
 
 from sknet.compile._compile import forget_programs
 from sknet.compile.cuda import _clusters, _heads, _maps, _precisions, _recurrent, _rules
-from sknet.compile.numpy import _emitters, _executor
+from sknet.compile.numpy import _emitters
 from sknet.compile.passes import fuse
 from sknet.engine import _batches, _device_runner, _network, _runners
 from sknet.tabular import _training
@@ -59,7 +59,7 @@ class Limits:
 
     def elements_of_a_block(self, most: int) -> None:
         """Let NumPy's programs split chains of elementwise operations into blocks of so many elements."""
-        self._patch.setattr(_executor, "fuse", partial(fuse, block=most, cache=1))
+        self._patch.setattr(_emitters, "fuse", partial(fuse, block=most, cache=1))
         self.forget()
 
     def multiplications_of_small_products(self, most: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sknet import _constraints
 from sknet.compile.passes import RULES, _algebra
-from sknet.compile.passes._rewrite import Rules
+from sknet.compile.passes._algebra import Rules
 from sknet.engine import _fingerprint
 from sknet.engine._runners import CompiledSteps
 from sknet.estimators import _checks, _fit
