@@ -20,24 +20,6 @@ from sknet.nn import Linear, Module
 from sknet.nn._lazy import copy_for_shapes, shadows, shape_pass
 
 
-def check_output(module: Module, output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return output
-    name = type(module).__name__
-    if output is None:
-        raise TypeError(f"{name}.forward returned None, expected a tensor: end it with `return`")
-    if isinstance(output, (tuple, list, dict)):
-        found = f"a {type(output).__name__} of {len(output)}"
-        raise TypeError(
-            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return only that, "
-            "or several outputs joined by ops.concat; MultiHeadNet takes a loss for each"
-        )
-    raise TypeError(
-        f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
-        "sknet.ops, not with NumPy"
-    )
-
-
 def note_inputs(model: ModelLike, X: Any) -> None:
     """Store the names of the inputs that a model is trained on, if there are several."""
     model._input_names = list(X) if isinstance(X, dict) else None

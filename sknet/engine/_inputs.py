@@ -1,4 +1,4 @@
-"""A network's inputs: one array or several by name, and rows sent to a device chunk by chunk."""
+"""A network's inputs, one array or several by name, its output, and rows sent to a device in chunks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet._fields import COUNT, Dtypes, Each, Either, Items, Named
 from sknet._parallel import CORES, in_pool
+from sknet.core import Tensor
 from sknet.device import Device, Feed, active, backend, device_of, is_array, to_device
 from sknet.exceptions import ShapeError
 
@@ -23,6 +24,24 @@ def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
 def arguments(X: Any) -> Any:
     """Return inputs as `sknet.nn.run` takes them."""
     return X if isinstance(X, dict) else (X,)
+
+
+def check_output(module: Any, output: Any) -> Any:
+    if isinstance(output, Tensor):
+        return output
+    name = type(module).__name__
+    if output is None:
+        raise TypeError(f"{name}.forward returned None, expected a tensor: end it with `return`")
+    if isinstance(output, (tuple, list, dict)):
+        found = f"a {type(output).__name__} of {len(output)}"
+        raise TypeError(
+            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return only that, "
+            "or several outputs joined by ops.concat; MultiHeadNet takes a loss for each"
+        )
+    raise TypeError(
+        f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
+        "sknet.ops, not with NumPy"
+    )
 
 
 def first_input(X: Any) -> Any:

@@ -20,12 +20,12 @@ from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, Issued, active, backend, device_of, namespace, to_device, to_host
 from sknet.engine._batches import Buckets, ComputedRows, take_rows
-from sknet.engine._checks import check_output
 from sknet.engine._fingerprint import Fingerprint, structure_of
 from sknet.engine._inputs import (
     any_sparse,
     are_arrays,
     arguments,
+    check_output,
     computed_dtype,
     each_input,
     fed_inputs,

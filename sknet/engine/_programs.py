@@ -17,9 +17,17 @@ from sknet.compile import Compiled, capture, native
 from sknet.compile._compile import compile_cached
 from sknet.core import Tensor, attach_aux, gradients, no_grad
 from sknet.device import active, backend, device_of, to_device, to_host
-from sknet.engine._checks import are_classes, check_classes, check_classes_for, check_output, n_outputs_of
+from sknet.engine._checks import are_classes, check_classes, check_classes_for, n_outputs_of
 from sknet.engine._fingerprint import Fingerprint, structure_of
-from sknet.engine._inputs import Batch, SparseForm, arguments, computed_dtype, each_input, n_rows
+from sknet.engine._inputs import (
+    Batch,
+    SparseForm,
+    arguments,
+    check_output,
+    computed_dtype,
+    each_input,
+    n_rows,
+)
 from sknet.engine._memory import Gradient, StepResult
 from sknet.engine._model_like import ModelLike
 from sknet.engine._optimizer import (

@@ -341,7 +341,8 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
 
 def are_several(estimator: Any) -> bool:
     count = getattr(estimator, "n_members", 1)
-    return is_integer(count) and count > 1  # anything else is an invalid parameter
+    is_number = type(count) is int or is_integer(count)
+    return is_number and int(count) > 1  # anything else is an invalid parameter
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:

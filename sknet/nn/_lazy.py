@@ -108,7 +108,7 @@ def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
     """Return inputs without data."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Tensor(Shadow(tuple(x.shape), x.dtype, seen))
-    if isinstance(x, tuple) and all(map(is_integer, x)):
+    if isinstance(x, tuple) and all(type(n) is int or is_integer(n) for n in x):
         return Tensor(Shadow(x, dtype, seen))
     if isinstance(x, dict):
         return {key: shadows(part, dtype, seen) for key, part in x.items()}
