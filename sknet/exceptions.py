@@ -6,9 +6,7 @@ __all__ = [
     "InvalidParameterError", "LoadError", "NonFiniteError", "ShapeError", "StateError",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class CaptureError(TypeError):

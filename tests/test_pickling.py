@@ -51,7 +51,7 @@ from sknet.engine._memory import Weights
 from sknet.engine._network import Network
 from sknet.engine._remote import Share as RemoteShare
 from sknet.engine._remote import SplitStep
-from sknet.engine._scores import Gathered
+from sknet.engine._scores import Gathered, NamedScores
 from sknet.estimators import (
     EstimatorSummary,
     FrozenClassifier,
@@ -345,6 +345,7 @@ SPECIAL = {
     Layer: lambda: model_layer(model(), X, 0),
     Weights: lambda: model().weights(),
     Gathered: lambda: Gathered(3, print, ["score"]),
+    NamedScores: lambda: NamedScores({}),
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
     engine.StepResult: lambda: model().step(X, Y),

@@ -10,6 +10,4 @@ __all__ = [
     "jvp", "once_differentiable", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

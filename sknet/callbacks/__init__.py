@@ -18,6 +18,4 @@ __all__ = [
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.callbacks", __all__)
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -11,6 +11,4 @@ from sknet.compile._plan import Plan
 
 __all__ = ["Compiled", "Equation", "Graph", "Plan", "Variable", "capture", "compile"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

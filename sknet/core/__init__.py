@@ -39,9 +39,7 @@ __all__ = [
     "set_grad_enabled", "user_line",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 complete(__name__)

@@ -22,6 +22,4 @@ __all__ = [
     "Exchange", "ExchangeError", "WorkerExchange", "batch_rows", "fit",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

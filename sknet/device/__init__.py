@@ -48,6 +48,4 @@ __all__ = [
     "register", "result_dtype", "stream_key", "to_device", "to_host",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

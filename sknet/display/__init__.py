@@ -14,6 +14,4 @@ __all__ = [
     "LossCurveDisplay", "WeightsDisplay",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -21,6 +21,4 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = _Names({"sknet.engine._many": ("fit_many",)}).into(globals())
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

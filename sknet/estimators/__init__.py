@@ -42,6 +42,4 @@ if not TYPE_CHECKING:
         }
     ).into(globals())
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

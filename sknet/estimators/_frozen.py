@@ -90,17 +90,6 @@ class Frozen:
     """
 
     _kind: str
-    _stored: ClassVar[tuple[str, ...]] = (
-        "_loss",
-        "_targets",
-        "_inputs",
-        "_label",
-        "_dtype",
-        "_module",
-        "_names",
-        "_scaling",
-        "_allows_nan",
-    )
     _names: "tuple[str, ...] | None"
     _scaling: InputScaling | None = None
     _allows_nan = False
@@ -115,6 +104,7 @@ class Frozen:
         "_scaling": [Named("InputScaling"), None, ABSENT],
         "_allows_nan": [bool, ABSENT],
     }
+    _stored: ClassVar[tuple[str, ...]] = tuple(_stored_fields)
 
     def _check_stored(self) -> None:
         from sknet.estimators._stored import check_network, check_scaling  # predictions do without

@@ -4,6 +4,4 @@ from sknet.files._save import load, save, trusted_types
 
 __all__ = ["load", "save", "trusted_types"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -5,6 +5,4 @@ from sknet.freezing._predictor import FrozenPipeline
 
 __all__ = ["FrozenPipeline", "freeze"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

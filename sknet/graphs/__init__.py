@@ -4,6 +4,4 @@ from sknet.graphs._export import GraphModule, export
 
 __all__ = ["GraphModule", "export"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -113,6 +113,4 @@ def check_loss(value: Any, caller: str) -> Loss:
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.losses", __all__)
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -11,6 +11,4 @@ __all__ = [
     "cross_val_predict", "cross_val_score", "cross_validate", "head_scorer", "indexable", "target_scorer",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -75,6 +75,4 @@ if _typing.TYPE_CHECKING:
 else:
     __getattr__ = _LATE.into(globals(), _module_getattr("sknet.nn", __all__))
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -28,9 +28,7 @@ __all__ = [
     "active_version", "from_data", "scheme", "version",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]

@@ -6,6 +6,4 @@ from sknet.onnx._register import register
 
 __all__ = ["Network", "export", "load", "register"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

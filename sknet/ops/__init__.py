@@ -31,6 +31,4 @@ if not _typing.TYPE_CHECKING:
     _methods.attach({name: globals()[name] for name in __all__})
     __getattr__ = _hints.module_getattr("sknet.ops", __all__)
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -29,6 +29,4 @@ __all__ = [
 if not _typing.TYPE_CHECKING:
     __getattr__ = _module_getattr("sknet.ops.linalg", __all__)
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

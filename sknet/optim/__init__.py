@@ -52,6 +52,4 @@ if not _typing.TYPE_CHECKING:
         }
     ).into(globals(), _module_getattr("sknet.optim", __all__))
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

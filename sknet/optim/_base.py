@@ -297,7 +297,7 @@ class Optimizer(BaseOptimizer):
         """Return the numbers of the rule that change from one update to the next.
 
         They are computed on the host, by the same names in the same order: a captured step takes them as
-        inputs. `count` is the number of the update, from 1; "lr" is the learning rate, "step" minus that.
+        inputs. `count` is the number of the update, from 1; "lr" is the rate at `progress`, "step" minus it.
         """
         lr = self.learning_rate(progress)
         return {"lr": lr, "step": -lr}

@@ -15,6 +15,4 @@ if not TYPE_CHECKING:
         {"sknet.preprocessing._encoder": ("TableEncoder",), "sknet.nn": ("pad_sequences",)}
     ).into(globals())
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

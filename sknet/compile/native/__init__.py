@@ -35,6 +35,4 @@ __all__ = [
     "native_passes", "right_rows", "run_turns",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -9,6 +9,4 @@ __all__ = [
     "rewrite",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

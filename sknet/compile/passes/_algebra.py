@@ -209,9 +209,6 @@ def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
     return value.flat[0].item()
 
 
-# -- exact algebra ---------------------------------------------------------------------------
-
-
 ALGEBRA = Rules()
 SIGNS = Rules()  # applied last: a sign that has not cancelled is absorbed by a number
 

@@ -47,6 +47,4 @@ if not _typing.TYPE_CHECKING:
         {"sknet.optim.schedules._curves": [name for name in __all__ if name not in globals()]}
     ).into(globals(), _module_getattr("sknet.optim.schedules", __all__))
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
