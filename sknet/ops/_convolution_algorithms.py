@@ -356,8 +356,8 @@ def _depthwise_places(windows: Windows) -> Pair:
 # A tile of four by four elements of the image gives two by two elements of the result. Both tile and kernel
 # are taken to sixteen numbers, which are multiplied one by one, and products are summed over channels by a
 # matrix product for each of the sixteen: F(2 x 2, 3 x 3) of A. Lavin and S. Gray, "Fast algorithms for
-# convolutional neural networks", 2016. All maps but the products are sums of a few numbers in a fixed order,
-# so native code, which goes over each image once, leaves the same bits.
+# convolutional neural networks", 2016. Native code does it: by NumPy, all the sums take longer than fewer
+# products save.
 #
 # Tiles are read from four planes, which have every other row and column of the padded image: there, each of
 # the sixteen elements of the tiles in a row is one contiguous piece of memory.
@@ -438,31 +438,29 @@ class Winograd(NamedTuple):
     def convolved(self, xp: Namespace, x: Any, w: Any, out: Any, scratch: Any, bias: Any = None) -> None:
         """Write the convolution of images (N, C, H, W) with kernels (O, C / groups, 3, 3), plus a bias."""
         native = xp.native_passes()
-        kernels = _transformed_kernels(xp, w).reshape(self._transformed)
-        if native is not None and native.convolved_by_tiles(self, x, kernels, out, bias, scratch):
-            return
-
-        def convolve(share: int, rooms: Any) -> None:
-            samples = self.shares.samples(share)
-            self._convolve(xp, x[samples], kernels, out[samples], bias, rooms)
-
-        xp.in_threads(convolve, self.shares.n_shares, self.shares.rooms(scratch))
+        if native is not None:
+            kernels = _transformed_kernels(xp, w).reshape(self._transformed)
+            if native.convolved_by_tiles(self, x, kernels, out, bias, scratch):
+                return
+        columns, rooms = self._by_columns(xp, x)
+        columns.convolved(xp, x, w, out, rooms, bias)
 
     def weight(self, xp: Namespace, x: Any, g: Any, scratch: Any) -> Any:
         """Return the gradient of the kernels, given that of the result."""
         native = xp.native_passes()
         *rooms, sums = scratch
-
-        def add(share: int, rooms: Any) -> None:
-            samples = self.shares.samples(share)
-            self._add(xp, x[samples], g[samples], sums[share], rooms)
-
         if native is None or not native.weight_by_tiles(self, x, g, sums, rooms):
-            xp.in_threads(add, self.shares.n_shares, self.shares.rooms(rooms))
+            columns, rooms = self._by_columns(xp, x)
+            return columns.weight(xp, x, g, rooms)
         total, *others = sums
         for each in others:
             total += each
         return _untransformed_kernels(xp, total.reshape(4, 4, self.filters, self._transformed[-1]))
+
+    def _by_columns(self, xp: Namespace, x: Any) -> tuple[Columns, list[Any]]:
+        """Return what convolves where native code does not, and memory for it."""
+        found = Columns.of(x.shape, self.filters, self.groups, self.windows, x.dtype.itemsize)
+        return found, [xp.empty(shape, dtype=dtype) for shape, dtype in found.scratch(x.dtype)]
 
     @property
     def part(self) -> int:
@@ -497,89 +495,6 @@ class Winograd(NamedTuple):
     def _transformed(self) -> Shape:
         return POINTS, self.groups, self.filters // self.groups, self.channels // self.groups
 
-    # -- a share, by NumPy --------------------------------------------------------------------
-
-    def _convolve(self, xp: Namespace, x: Any, kernels: Any, out: Any, bias: Any, rooms: Any) -> None:
-        for start in range(0, len(x), self.part):
-            samples = slice(start, start + self.part)
-            tiles, part = self._tiles(xp, x[samples], rooms), out[samples]
-            products = self._matrices(rooms[3], self.filters, tiles.shape[-1])
-            xp.matmul(kernels, tiles, out=products)
-            images = products.reshape(4, 4, self.filters, len(part), *self.grid)
-            _write_tiles(xp, images, part.transpose(1, 0, 2, 3))
-            if bias is not None:
-                xp.add(part, bias, out=part)
-
-    def _add(self, xp: Namespace, x: Any, g: Any, total: Any, rooms: Any) -> None:
-        product = rooms[4]
-        for start in range(0, len(x), self.part):
-            samples = slice(start, start + self.part)
-            tiles = self._tiles(xp, x[samples], rooms)
-            slopes = self._slopes(xp, g[samples], rooms)
-            xp.matmul(slopes, tiles.transpose(0, 1, 3, 2), out=product if start else total)
-            if start:
-                total += product
-
-    def _matrices(self, room: Any, channels: int, places: int) -> Any:
-        """Return memory for tiles as matrices, by group."""
-        apart = room[: POINTS * (channels * places + self.apart)].reshape(POINTS, -1)
-        return apart[:, : -self.apart].reshape(POINTS, self.groups, channels // self.groups, places)
-
-    def _tiles(self, xp: Namespace, x: Any, rooms: Any) -> Any:
-        """Return the transformed tiles of images, by group."""
-        (height, width), (rows, columns), channels = self.plane, self.grid, self.channels
-        length = len(x) * height * width
-        planes = self._planes(x, rooms[0])
-        sums = shaped(rooms[1], (2, channels, length + 1))
-        found = self._matrices(rooms[2], channels, len(x) * rows * columns)
-        tiles = found.reshape(4, 4, channels, len(x), rows, columns)
-        above, below = planes[..., : length + 1], planes[..., width : width + length + 1]
-        for i, (function, *pair) in enumerate(_tile_differences(xp, *above, *below)):
-            function(*pair, out=sums)
-            before, after = (
-                part.reshape(2, channels, len(x), height, width)[..., :rows, :columns]
-                for part in (sums[..., :-1], sums[..., 1:])
-            )
-            for j, (other, *two) in enumerate(_tile_differences(xp, *before, *after)):
-                other(*two, out=tiles[i, j])
-        return found
-
-    def _planes(self, x: Any, room: Any) -> Any:
-        """Return every other row and column of padded images, of shape (2, 2, channels, elements)."""
-        n, channels = x.shape[:2]
-        (top, left), places = self.corner, n * math.prod(self.plane)
-        planes = shaped(room, (2, 2, channels, places + self.beyond))
-        planes[...] = 0
-        inside = planes[..., :places].reshape(2, 2, channels, n, *self.plane)
-        images = x.transpose(1, 0, 2, 3)
-        for i in range(2):
-            for j in range(2):
-                part = images[:, :, (i - top) % 2 :: 2, (j - left) % 2 :: 2]
-                y, z = (top + 1 - i) // 2, (left + 1 - j) // 2
-                inside[i, j, :, :, y : y + part.shape[2], z : z + part.shape[3]] = part
-        return planes
-
-    def _slopes(self, xp: Namespace, g: Any, rooms: Any) -> Any:
-        """Return the transformed tiles of the gradient of the result, by group."""
-        rows, columns = self.grid
-        found = self._matrices(rooms[3], self.filters, len(g) * rows * columns)
-        slopes = found.reshape(4, 4, self.filters, len(g), rows, columns)
-        upper, lower = slopes[0, ::3], slopes[3, ::3]
-        for i, part in enumerate((upper, lower)):
-            for j in range(2):
-                given = g[:, :, i::2, j::2].transpose(1, 0, 2, 3)
-                height, width = given.shape[2:]
-                part[j, :, :, :height, :width] = given
-                part[j, :, :, height:] = part[j, :, :, :, width:] = 0  # of tiles that overlap the edge
-        xp.add(upper, lower, out=slopes[1, ::3])
-        xp.subtract(upper, lower, out=slopes[2, ::3])
-        xp.negative(lower, out=lower)
-        for first, second, third, fourth in slopes:
-            xp.add(first, fourth, out=second)
-            xp.subtract(first, fourth, out=third)
-            xp.negative(fourth, out=fourth)
-        return found
-
 
 @lru_cache(maxsize=256)
 def _tile_grid(windows: Windows) -> Pair:
@@ -590,31 +505,6 @@ def _tile_grid(windows: Windows) -> Pair:
 
 def _winograd_work(x: Shape, filters: int, groups: int, windows: Windows) -> int:
     return POINTS * x[0] * math.prod(_tile_grid(windows)) * filters * x[1] // groups
-
-
-def _tile_differences(xp: Namespace, a: Any, b: Any, c: Any, d: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the functions and operands that transform four elements of a tile."""
-    yield xp.subtract, a, c
-    yield xp.add, b, c
-    yield xp.subtract, c, b
-    yield xp.subtract, b, d
-
-
-def _write_tiles(xp: Namespace, m: Any, out: Any) -> None:
-    """Write the images (filters, n, rows, columns) that tiles (4, 4, filters, n, ...) give; these change."""
-    xp.add(m[0], m[1], out=m[0])
-    xp.add(m[0], m[2], out=m[0])
-    xp.subtract(m[1], m[2], out=m[1])
-    xp.subtract(m[1], m[3], out=m[1])
-    for i in range(2):
-        first, second, third, fourth = m[i]
-        xp.add(first, second, out=first)
-        xp.subtract(second, third, out=second)
-        even, odd = out[:, :, i::2, ::2], out[:, :, i::2, 1::2]
-        rows, columns = even.shape[2:]
-        xp.add(first[:, :, :rows, :columns], third[:, :, :rows, :columns], out=even)
-        columns = odd.shape[3]
-        xp.subtract(second[:, :, :rows, :columns], fourth[:, :, :rows, :columns], out=odd)
 
 
 def _transformed_kernels(xp: Namespace, w: Any) -> Any:
@@ -635,7 +525,7 @@ def _spread_kernels(xp: Namespace, w: Any) -> Any:
 
 
 def _untransformed_kernels(xp: Namespace, u: Any) -> Any:
-    """Return the kernels (O, C, 3, 3), the adjoint of `_of_kernels`."""
+    """Return the kernels (O, C, 3, 3), the adjoint of `_transformed_kernels`."""
     return _gathered_kernels(xp, _gathered_kernels(xp, u).transpose(1, 0, 2, 3)).transpose(2, 3, 1, 0)
 
 
