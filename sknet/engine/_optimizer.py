@@ -471,8 +471,17 @@ class Hyper(NamedTuple):
     alpha: float
 
 
+MOST_VALID = 256  # hyperparameters that are remembered as valid
+_valid: set[tuple[Hashable, ...]] = set()
+
+
 def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float) -> Hyper:
-    found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
+    key: tuple[Hashable, ...] = (_plain_state(optimizer), _plain_state(loss))
+    found: Any = (optimizer, loss)
+    if None in key or key not in _valid:
+        found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
+        if None not in key and len(_valid) < MOST_VALID:
+            _valid.add(key)
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
         raise ValueError(
             f"The 'alpha' parameter of Model must be a float in the range [0, inf). "
@@ -505,6 +514,15 @@ def _are_plainly_alike(one: object, other: object) -> bool:
         and PLAIN.issuperset(map(type, mine.values()))
         and all(map(is_, mine.values(), map(theirs.__getitem__, mine)))
     )
+
+
+def _plain_state(part: object) -> Hashable:
+    """Return class and attributes of an object of sknet that has plain ones, or None."""
+    if not _is_ours(cast(Hashable, type(part))):
+        return None
+    values = tuple(vars(part).values())
+    kinds = tuple(map(type, values))
+    return (type(part), *vars(part), *kinds, *values) if PLAIN.issuperset(kinds) else None
 
 
 @cache

@@ -9,6 +9,9 @@ import pytest
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, nn
+from sknet.exceptions import InvalidParameterError
+from sknet.losses import Huber
+from sknet.optim import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -128,3 +131,29 @@ def test_copies_and_threads():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: bits(fitted()), range(12)))
     assert all(each == bits(before) for each in found)
+
+
+def test_hyperparameters_that_become_invalid():
+    module, optimizer, loss = nn.Linear(2, 1), Adam(lr=0.5), Huber(delta=2.0)
+    sknet.Model(module, optimizer=optimizer, loss=loss)
+    sknet.Model(module, optimizer=Adam(lr=0.5), loss=Huber(delta=2.0))
+    for name, part, wrong in (("lr", optimizer, -0.5), ("delta", loss, -2.0), ("beta1", optimizer, 2.0)):
+        before = getattr(part, name)
+        setattr(part, name, wrong)
+        with pytest.raises(InvalidParameterError, match=name):
+            sknet.Model(module, optimizer=optimizer, loss=loss)
+        setattr(part, name, before)
+    sknet.Model(module, optimizer=optimizer, loss=loss)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e200, 0.0])
+def test_columns_of_all_sizes_after_others(scale):
+    X, y = rows("float64")
+    fitted()
+    wide = X * [1.0, scale, 1.0]
+    clf = MLPClassifier((4,), max_iter=3, random_state=0).fit(wide, y)
+    units = clf._input_scaling.of_table
+    sizes = np.array([1.0, scale, 1.0])
+    expected = X.mean(axis=0) * sizes, np.where(sizes > 0, X.std(axis=0) * sizes, 1.0)
+    for found, wanted in zip((units.mean, units.scale), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
