@@ -255,7 +255,7 @@ class InputScaling:
     def clipped(self) -> "InputScaling":
         return InputScaling(
             {
-                name: replace(units, limit=LIMIT if units.mean.ndim == 1 else None)
+                name: Units(units.mean, units.scale, LIMIT if units.mean.ndim == 1 else None, units.constant)
                 for name, units in self.inputs.items()
             }
         )
@@ -365,10 +365,18 @@ def _of_columns(columns: _Columns, name: str) -> tuple[Any, Any]:
     with active(columns.device), np.errstate(all="ignore"):
         mean, variance = (to_host(each) for each in _moments(columns))
         scale = np.sqrt(variance)
+        if variance.size and math.isfinite(mean.dot(mean)) and _are_usual(variance):
+            return mean, scale
         doubtful = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(variance) & (variance > LEAST_VARIANCE)))
         if len(doubtful):
             mean[doubtful], scale[doubtful] = _of_extremes(columns, doubtful, name)
     return mean, scale
+
+
+def _are_usual(variance: Any) -> bool:
+    """Tell whether all variances are finite and far from the least number."""
+    least, largest = (variance.item(place) for place in (variance.argmin(), variance.argmax()))  # or NaN
+    return bool(least > LEAST_VARIANCE and largest < math.inf)
 
 
 def _moments(columns: Any) -> tuple[Any, Any]:
@@ -386,6 +394,9 @@ def _moments(columns: Any) -> tuple[Any, Any]:
         of_part = _sum(x, weight) / count
         x -= of_part
         x *= x
+        if not total:
+            mean, squares, total = of_part, _sum(x, weight), count
+            continue
         total += count
         # Chan, Golub, LeVeque (1983), Algorithms for computing the sample variance.
         squares = squares + _sum(x, weight) + (of_part - mean) ** 2 * (count - count * (count / total))
