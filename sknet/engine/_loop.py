@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet._config import native_core, native_setting
-from sknet._frames import are_indices
+from sknet._frames import all_finite, are_indices
 from sknet._late import cached_property
 from sknet._parallel import BlasThreads
 from sknet._random import RandomSnapshot
@@ -912,9 +912,13 @@ class Course:
         return current_group() is None and self._epochs.is_valid()
 
     def scaled(self, X: Any, units: "native.Units") -> Any:
-        """Return rows of the next part in units, in the memory of those of the part before."""
+        """Return finite rows of the next part in units, in the memory of those before; None for others."""
         room = self._batches.X
+        if units.limit is not None and not all_finite(X):  # infinities would be clipped
+            return None
         if self._room is None or not self._room.unchecked(X, units):
+            if not all_finite(X):
+                return None
             np.copyto(room, units.scaled(X, room.dtype))
         return room
 

@@ -96,7 +96,7 @@ def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
     if not model.compile or model.device.kind != "cpu" or batches.buckets is not None:
         return None
     memory = model.memory
-    if set(memory.untrained) - set(model.buffers):
+    if memory.frozen:
         return None
     inputs = batches.X if isinstance(batches.X, dict) else {None: batches.X}
     arrays = [*inputs.values(), batches.y, *([] if batches.weight is None else [batches.weight])]

@@ -503,17 +503,21 @@ class NextPart:
             and all(map(is_, attributes.values(), self._attributes.values()))
             and not {"feature_names_in_", "_skl_callbacks", "_fit_extras"} & attributes.keys()
             and self._course.is_valid()
-            and all_finite(X)
             and (y.dtype.kind != "f" or all_finite(y))
         )
 
-    def train(self, estimator: Any, given: FitArguments) -> None:
-        """Train on other rows, which are like this part."""
+    def read(self, estimator: Any, X: Any) -> tuple[Any, Any]:
+        """Return rows in units, and these units; None for rows that are not finite."""
+        scaling = estimator._input_scaling
+        if scaling is None:
+            return X if all_finite(X) else None, None
+        scaling = scaling.followed(X, SAMPLE)
+        return self._course.scaled(X, scaling.of_table), scaling
+
+    def train(self, estimator: Any, given: FitArguments, X: Any, scaling: Any) -> None:
+        """Train on other rows, which are like this part, as they were read."""
         course, recipe, model, targets = self._course, self._recipe, estimator.model_, estimator._targets
-        X, scaling = given.X, estimator._input_scaling
         if scaling is not None:
-            scaling = scaling.followed(X, SAMPLE)
-            X = course.scaled(X, scaling.of_table)
             check_input_units(given.X, X, scaling)
             estimator.__dict__["_input_scaling"] = scaling
         y = targets.encode(given.y)
@@ -553,11 +557,12 @@ def train_again(estimator: Any, given: FitArguments) -> bool:
     part = None if idle is None else idle.take(PART)
     if part is None:
         return False
-    if not part.is_like(estimator, given):
+    X, scaling = part.read(estimator, given.X) if part.is_like(estimator, given) else (None, None)
+    if X is None:
         part.end()
         return False
     with AllOrNothing(estimator, in_place=True):
-        part.train(estimator, given)
+        part.train(estimator, given, X, scaling)
     return True
 
 

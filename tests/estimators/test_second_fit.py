@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import sklearn.exceptions
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, nn
@@ -157,3 +158,33 @@ def test_columns_of_all_sizes_after_others(scale):
     expected = X.mean(axis=0) * sizes, np.where(sizes > 0, X.std(axis=0) * sizes, 1.0)
     for found, wanted in zip((units.mean, units.scale), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("native", ["auto", "never"])
+@pytest.mark.parametrize("column", [0, 2])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("params", [{}, {"scale_inputs": False}, {"max_iter": 2, "tol": 1.0}])
+def test_parts_that_are_not_finite(params, value, column, native):
+    X, y = rows()
+    X[:, 2] = 0.5  # constant so far
+    wrong = X.copy()
+    wrong[7, column] = value
+    found = []
+    for parts in ([X, wrong, X], [X, X]):
+        clf = MLPClassifier((4,), random_state=0, batch_size=40, **params)
+        with sknet.config_context(native=native):
+            if "max_iter" in params:  # whose units are clipped
+                with pytest.warns(sklearn.exceptions.ConvergenceWarning):
+                    clf.fit(X, y)
+            clf.partial_fit(X, y, classes=[0, 1, 2])
+            for part in parts:
+                if part is X:
+                    clf.partial_fit(part, y)
+                    continue
+                before = bits(clf), clf.history_.copy()
+                with pytest.raises(ValueError, match=r"NaN|infinity"):
+                    clf.partial_fit(part, y)
+                assert (bits(clf), clf.history_) == before
+        found.append(bits(clf))
+    assert found[0] == found[1]
