@@ -479,8 +479,19 @@ def arguments_of(known: Mapping[str, Any]) -> dict[str, Any]:
 
 def store_parameters(estimator: Any, known: Mapping[str, Any]) -> None:
     """Set the arguments of a constructor, given its `locals()`, as attributes."""
-    for name, value in arguments_of(known).items():
+    values = arguments_of(known)
+    if _are_plain_attributes(cast(Hashable, type(estimator)), tuple(values)):
+        found = {name: plain(x) if isinstance(x, NUMBERS) else x for name, x in values.items()}
+        vars(estimator).update(found)
+        return
+    for name, value in values.items():
         setattr(estimator, name, value)
+
+
+@cache
+def _are_plain_attributes(kind: Any, names: tuple[str, ...]) -> bool:
+    """Tell whether `PlainNumbers` sets these attributes of a class, and none is a property."""
+    return kind.__setattr__ is PlainNumbers.__setattr__ and not any(hasattr(kind, name) for name in names)
 
 
 def explained(init: Callable[..., None]) -> Callable[..., None]:

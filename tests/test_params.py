@@ -16,9 +16,9 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _param_validation as theirs
 
+from sknet import MLPClassifier, nn
 from sknet import _constraints as ours
 from sknet import _validation as both
-from sknet import nn
 from sknet._fields import (
     ABSENT,
     COUNT,
@@ -815,3 +815,44 @@ class Endless:
 def test_an_endless_representation_is_told_apart_from_an_endless_computation():
     with pytest.raises(ValueError, match=r"called: x cannot be read, got an object of .*Endless"):
         failing(RecursionError("maximum recursion depth exceeded"))(Endless())
+
+
+class Doubled(MLPClassifier):
+    """An estimator with one parameter that is a property, and others that are set as it sets all."""
+
+    def __init__(self, alpha=1.0, max_iter=5):
+        super().__init__(alpha=alpha, max_iter=max_iter)
+
+    @property
+    def alpha(self):
+        return 2 * self.half
+
+    @alpha.setter
+    def alpha(self, alpha):
+        self.half = alpha / 2
+
+    @property
+    def dropout(self):
+        return 0.0
+
+    @dropout.setter
+    def dropout(self, dropout):
+        self.given = dropout
+
+
+def test_parameters_that_are_properties():
+    estimator = Doubled(alpha=np.float32(3.0), max_iter=np.int64(7))
+    assert estimator.get_params() == {"alpha": 3.0, "max_iter": 7}
+    assert type(estimator.max_iter) is int
+    assert vars(estimator).keys() >= {"half", "given"}
+    assert not {"alpha", "dropout"} & vars(estimator).keys()
+
+
+def test_numbers_of_numpy_in_a_constructor():
+    estimator = MLPClassifier((np.int64(3),), alpha=np.float32(0.5), max_iter=np.int16(4))
+    assert estimator.hidden_layer_sizes == (3,)
+    assert list(map(type, (estimator.alpha, estimator.max_iter, estimator.hidden_layer_sizes[0]))) == [
+        float,
+        int,
+        int,
+    ]
