@@ -477,7 +477,7 @@ _valid: set[tuple[Hashable, ...]] = set()
 
 def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float) -> Hyper:
     key: tuple[Hashable, ...] = (_plain_state(optimizer), _plain_state(loss))
-    found: Any = (optimizer, loss)
+    found: tuple[Any, Any] = optimizer, loss
     if None in key or key not in _valid:
         found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
         if None not in key and len(_valid) < MOST_VALID:

@@ -365,18 +365,14 @@ def _of_columns(columns: _Columns, name: str) -> tuple[Any, Any]:
     with active(columns.device), np.errstate(all="ignore"):
         mean, variance = (to_host(each) for each in _moments(columns))
         scale = np.sqrt(variance)
-        if variance.size and math.isfinite(mean.dot(mean)) and _are_usual(variance):
-            return mean, scale
+        if variance.size and math.isfinite(mean.dot(mean)):
+            least, largest = variance.item(variance.argmin()), variance.item(variance.argmax())  # or NaN
+            if least > LEAST_VARIANCE and largest < math.inf:
+                return mean, scale
         doubtful = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(variance) & (variance > LEAST_VARIANCE)))
         if len(doubtful):
             mean[doubtful], scale[doubtful] = _of_extremes(columns, doubtful, name)
     return mean, scale
-
-
-def _are_usual(variance: Any) -> bool:
-    """Tell whether all variances are finite and far from the least number."""
-    least, largest = (variance.item(place) for place in (variance.argmin(), variance.argmax()))  # or NaN
-    return bool(least > LEAST_VARIANCE and largest < math.inf)
 
 
 def _moments(columns: Any) -> tuple[Any, Any]:
