@@ -106,7 +106,7 @@ class Perceptron(Architecture):
             layers += [linear, after_linear(linear, like.copy())]
             if self.dropout:
                 layers.append(nn.Dropout(self.dropout))
-            width = size if isinstance(self.activation, str) else _width_after(like, size)
+            width = size if isinstance(self.activation, str) else width_after(like, size)
             directions = linear.out_directions if isinstance(linear, nn.MonotonicLinear) else None
         return nn.Sequential(*layers, linear_layer(width, n_outputs, directions, is_last=True, init=init))
 
@@ -153,7 +153,7 @@ def after_linear(linear: nn.Linear, activation: nn.Module) -> nn.Module:
     return nn.Sequential(activation, nn.Saturation(linear.out_directions))
 
 
-def _width_after(activation: nn.Module, width: int) -> int:
+def width_after(activation: nn.Module, width: int) -> int:
     """Return how many columns an activation makes of the outputs of a hidden layer."""
     n_rows = 2
     try:

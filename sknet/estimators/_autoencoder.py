@@ -13,10 +13,17 @@ from sknet._params import described_by, store_parameters
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
-from sknet.estimators._architecture import Activation, Architecture, activation_layer, check_activation
+from sknet.estimators._architecture import (
+    Activation,
+    Architecture,
+    activation_layer,
+    check_activation,
+    width_after,
+)
 from sknet.estimators._fit import layer_sizes
 from sknet.estimators._options import CONSTRAINTS, NamedOptions
 from sknet.estimators._transformer import BaseTransformer
+from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 from sknet.nn._parameter import draw_bias
 from sknet.optim import BaseOptimizer
@@ -83,6 +90,12 @@ class SymmetricCoder(Architecture):
         like = activation_layer(self.activation)
         init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
         widths = [int(inputs.shape[1]), *self.hidden_layer_sizes]
+        if not isinstance(self.activation, str):
+            for width in self.hidden_layer_sizes:
+                if (found := width_after(like, width)) != width:
+                    raise ShapeError(
+                        f"activation {like!r} must keep the width of a layer, and makes {found} of {width}"
+                    )
         down = [nn.Linear(a, b, init=init) for a, b in pairwise(widths)]
         if self.tied:
             up: list[nn.Module] = [Transposed(layer, init) for layer in reversed(down)]

@@ -259,7 +259,7 @@ class _SequenceNet(Module):
             others = [name for name in input_shape if name != "lengths"]
             if len(others) != 1:
                 raise ShapeError(
-                    f"{type(self).__name__} reads one sequence, and X has the inputs {shown(others)}"
+                    f"{type(self).__name__} reads one sequence, and input_shape has inputs {shown(others)}"
                 )
             input_shape = input_shape[others[0]]
         input_shape = _checked_shape(input_shape, type(self).__name__)

@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sknet import Autoencoder, NetTransformer, nn
 from sknet.device import Device, to_device, to_host
+from sknet.exceptions import ShapeError
 from tests.devices.fake import FakeArray
 from tests.estimators.checks import run_check
 from tests.estimators.data import TABLES, quiet, same_state
@@ -352,3 +353,9 @@ class BackAgain(nn.Module):
 @parametrize_with_checks([NetTransformer(LazyCoder), NetTransformer(BackAgain())])
 def test_check(estimator, check):
     run_check(estimator, check)
+
+
+@pytest.mark.parametrize("activation", [np.size, nn.GLU()], ids=["a number", "half of the columns"])
+def test_an_activation_of_another_width(activation):
+    with pytest.raises(ShapeError, match=r"activation .* must"):
+        Autoencoder((4, 2), activation=activation).fit(np.eye(6))

@@ -387,10 +387,15 @@ def is_documented(error: Exception, name: str, cls: type) -> bool:
         return True
     if isinstance(error, exceptions.NonFiniteError):  # of numbers that are too large for a fit
         return True
-    if isinstance(error, MemoryError) and "Unable to allocate" in str(error):  # of a size that NumPy tells
+    if is_too_large(error):
         return True
     words = {name, name.rstrip("s"), name.removesuffix("_"), *OTHERS.get(name, ())}
     return isinstance(error, (ValueError, TypeError)) and any(word in str(error) for word in words)
+
+
+def is_too_large(error: Exception) -> bool:
+    """Tell whether an error is that of an array of a size that NumPy tells."""
+    return isinstance(error, MemoryError) and "Unable to allocate" in str(error)
 
 
 def state_of(instance: Any) -> dict[str, int]:
@@ -403,6 +408,8 @@ def is_worded(error: Exception, said: str, name: str, function: str) -> bool:
     if isinstance(error, (*OWN, NotFittedError)):
         return True
     if name in FOUND and isinstance(error, FOUND[name]):
+        return True
+    if is_too_large(error):
         return True
     if not isinstance(error, (ValueError, TypeError)):
         return False

@@ -94,5 +94,5 @@ def test_ids_above_those_of_the_fit_are_alike(kind):
 def test_what_is_no_sequence(kind):
     with pytest.raises(ShapeError, match=r"is for sequences, X of shape \(n, steps\)"):
         kind((3, 4, 5), 2)
-    with pytest.raises(ShapeError, match=r"reads one sequence, and X has the inputs \['a', 'b'\]"):
+    with pytest.raises(ShapeError, match=r"reads one sequence, and input_shape has inputs \['a', 'b'\]"):
         kind({"a": (3,), "b": (4,), "lengths": ()}, 2)
