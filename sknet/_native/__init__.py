@@ -5,7 +5,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
-LAYOUT = 8  # of what native code is told, as in native.h; a build that knows another would misread it
+LAYOUT = 9  # of what native code is told, as in native.h; a build that knows another would misread it
 OLD = "the compiled extension is of another version of the source, from which it must be built again"
 
 
@@ -34,6 +34,9 @@ class Core(Protocol):
         self, fields: int, count: int, step: int, of_thread: int, size: int, threads: int, work: int, /
     ) -> None:
         """Do shares of a pass, in up to this many threads."""
+
+    def shuffle(self, generator: Any, rows: Any, /) -> None:
+        """Shuffle a contiguous array of int64 with NumPy's capsule of a generator, whose lock is held."""
 
     def isa(self) -> str:
         """Return the name of the set of instructions in use."""

@@ -173,6 +173,34 @@ static PyObject *call_share(PyObject *self, PyObject *const *given, Py_ssize_t n
     Py_RETURN_NONE;
 }
 
+/* The beginning of NumPy's bitgen_t (numpy/random/bitgen.h). */
+struct bits {
+    void *state;
+    uint64_t (*next_64)(void *);
+    uint32_t (*next_32)(void *);
+};
+
+/* Shuffle integers as RandomState.shuffle does: no branch depends on a draw. The generator's lock is held. */
+static PyObject *call_shuffle(PyObject *self, PyObject *const *given, Py_ssize_t n) {
+    const struct bits *bits = n == 2 ? PyCapsule_GetPointer(given[0], "BitGenerator") : NULL;
+    (void)self;
+    if (bits == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a generator and an array");
+    const struct array *rows = (const struct array *)given[1];
+    int64_t *x = (int64_t *)rows->data, mask = 1;
+    while (mask < rows->lengths[0] - 1)
+        mask = 2 * mask + 1;
+    for (int64_t i = rows->lengths[0] - 1; i > 0;) {
+        mask >>= i <= mask >> 1;
+        const uint64_t drawn = mask > UINT32_MAX ? bits->next_64(bits->state) : bits->next_32(bits->state);
+        const int64_t j = (int64_t)(drawn & (uint64_t)mask), taken = j <= i, to = i + ((j - i) & -taken), last = x[i];
+        x[i] = x[to];
+        x[to] = last;
+        i -= taken;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *isa(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     return PyUnicode_FromString(kernels->name);
@@ -218,6 +246,7 @@ static PyMethodDef methods[] = {
     {"serve", FAST(call_serve), METH_FASTCALL, "Take shares of works for ever: number of the thread, from 1 on."},
     {"crew", FAST(call_crew), METH_FASTCALL, "Say how many threads share works, and how many others there are."},
     {"share", FAST(call_share), METH_FASTCALL, "Share a pass over arrays among threads."},
+    {"shuffle", FAST(call_shuffle), METH_FASTCALL, "Shuffle an array: capsule of a generator, and the array."},
     {"isa", isa, METH_NOARGS, "Return the name of the set of instructions in use."},
     {"isas", isas, METH_NOARGS, "Return the names of those that can be used, the newest first."},
     {"use", use, METH_O, "Use a set of instructions from now on."},

@@ -52,7 +52,7 @@ extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { LAYOUT = 8, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
+enum { LAYOUT = 9, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from sknet import ops
+from sknet._config import native_core
 from sknet._random import RandomSnapshot, twin_of
 from sknet._warnings import warn_caller
 from sknet.device import Device, MetaArray, active, device_of, is_array, namespace, to_device, to_host
@@ -523,8 +524,19 @@ class Orders:
             found = self._bounds.searchsorted(source.random_sample(len(self.now)), side="right")
         else:
             found = self.now.copy()
-            source.shuffle(found)
+            _shuffle(found, source)
         return found if self._arranged is None else self._arranged(found, source)
+
+
+def _shuffle(rows: np.ndarray, source: RandomState) -> None:
+    """Shuffle rows as NumPy does."""
+    core = native_core()
+    if core is None or type(source) is not RandomState or rows.dtype != np.int64:
+        source.shuffle(rows)
+        return
+    generator = source._bit_generator
+    with generator.lock:
+        core.shuffle(generator.capsule, rows)
 
 
 class _Ahead(NamedTuple):

@@ -970,6 +970,18 @@ def test_a_source_that_is_replaced():
     np.testing.assert_array_equal(orders.now, expected)
 
 
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 64, 65, 1000, 70_000])
+@pytest.mark.parametrize("kind", ["PCG64", "MT19937"])
+def test_orders_are_those_of_numpy(kind, n_rows):
+    mine, theirs = (RandomState(getattr(np.random, kind)(n_rows)) for _ in range(2))
+    orders, expected = Orders(SimpleNamespace(random_state=mine), n_rows, True, 3), np.arange(n_rows)
+    for _ in range(3):
+        orders.begin()
+        theirs.shuffle(expected)
+        np.testing.assert_array_equal(orders.now, expected)
+    assert repr(mine.get_state(legacy=False)) == repr(theirs.get_state(legacy=False))
+
+
 def test_the_order_of_the_data():
     orders = Orders(SimpleNamespace(random_state=source_of(0)), 20, False, 3)
     orders.begin()
