@@ -82,7 +82,9 @@ static int64_t N(count_right)(const struct scored *s) {
     const int64_t n = s->classes, *target = at(s->targets);
     const T *x = at(s->outputs);
     int64_t *counts = at(s->counts);
-    T wrong = 0; /* or NaN */
+    int infinite = 0;
+    for (int64_t i = 0; i < s->epochs * s->rows * n; i++)
+        infinite |= x[i] * 0 != 0;
     for (int64_t epoch = 0; epoch < s->epochs; epoch++) {
         int64_t right = 0;
         for (int64_t i = 0; i < s->rows; i++, x += n) {
@@ -91,13 +93,11 @@ static int64_t N(count_right)(const struct scored *s) {
                 return 1;
             const T value = x[own];
             int larger = 0;
-            for (int64_t j = 0; j < n; j++) {
-                larger |= (x[j] > value) | ((x[j] == value) & (j < own));
-                wrong += x[j] * 0;
-            }
+            for (int32_t j = 0; j < (int32_t)n; j++) /* as wide as a float: vectors */
+                larger |= (x[j] > value) | ((x[j] == value) & (j < (int32_t)own));
             right += !larger;
         }
         counts[epoch] = right;
     }
-    return wrong != 0;
+    return infinite;
 }
