@@ -50,7 +50,10 @@ def _attributes(x: Any) -> dict[str, Any]:
     """Return the attributes of an object, without cached properties."""
     state = x.__getstate__()
     if not isinstance(state, dict):
-        raise TypeError(f"objects of class {type(x).__name__} have no attributes that can be stored by name")
+        raise TypeError(
+            f"objects of class {type(x).__name__} have no attributes that can be stored by name. If they are "
+            "values of a column, convert it before the fit, as by .astype(str)"
+        )
     return {name: value for name, value in state.items() if not _is_cached(type(x), name)}
 
 

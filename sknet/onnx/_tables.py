@@ -86,12 +86,12 @@ class Tables:
             )
         if feature.kind == "date":
             return INTEGER
-        levels = feature.levels
+        levels = [x.item() if isinstance(x, np.generic) else x for x in feature.levels]
         if all(isinstance(x, str) for x in levels) and levels:
             return TEXT
         if feature.kind == "category" and not all(isinstance(x, (bool, int, float)) for x in levels):
             raise CaptureError(
-                f"{feature.label}: its levels are {list(levels)[:5]}, and an input of an ONNX model holds "
+                f"{feature.label}: its levels are {levels[:5]}, and an input of an ONNX model holds "
                 "either texts or numbers: convert the column before the fit"
             )
         if levels and all(isinstance(x, bool) for x in levels):

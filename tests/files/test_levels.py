@@ -53,6 +53,17 @@ def test_documents_without_them_have_the_former_version(tmp_path):
     assert apart((tmp_path / "it").read_bytes())[1]["schema"] == 1
 
 
+def test_intervals_are_refused_and_can_be_texts(tmp_path):
+    rows = pd.DataFrame({"level": pd.cut(np.arange(40.0), 4)})
+    encoder = sknet.TableEncoder(sparse_output=False).fit(rows, np.arange(40) % 2)
+    with pytest.raises(TypeError, match=r"levels\[0\]: objects of class Interval .* as by .astype\(str\)"):
+        sknet.save(encoder, tmp_path / "it")
+    encoder.fit(rows.astype(str), np.arange(40) % 2)
+    sknet.save(encoder, tmp_path / "it")
+    found = sknet.load(tmp_path / "it").transform(rows.astype(str))
+    np.testing.assert_array_equal(found, encoder.transform(rows.astype(str)))
+
+
 def test_what_is_finer_than_microseconds_is_refused(tmp_path):
     column = pd.Series([pd.Timestamp(2024, 1, 1, nanosecond=i % 2 + 1) for i in range(40)], dtype="category")
     encoder = sknet.TableEncoder().fit(pd.DataFrame({"level": column}), np.arange(40) % 2)

@@ -120,6 +120,14 @@ def test_random_tables():
     assert compared > 60
 
 
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.float32])
+def test_levels_may_be_scalars_of_numpy(kind):
+    X = pd.DataFrame({"level": pd.Series([kind(i % 2) for i in range(40)], dtype=object)})
+    encoder = sknet.TableEncoder(sparse_output=False, categorical_features=["level"]).fit(X, X["level"] > 0)
+    found = outputs_of(session_for(onnx.export(encoder, dtype="float64")), X.astype(kind))["variable"]
+    np.testing.assert_allclose(found, encoder.transform(X), rtol=1e-6)
+
+
 def test_dates_of_two_centuries():
     rng = np.random.default_rng(0)
     seconds = rng.integers(-2_208_988_800, 4_102_444_800, 3000)
