@@ -4,6 +4,8 @@ static void N(copy)(const struct move *m) {
     const int64_t *rows = at(m->rows), size = sizeof(T);
     for (int64_t i = 0; i < m->n0; i++) {
         int64_t x = m->source + (rows ? rows[i] : i) * m->s0, y = m->target + i * m->t0;
+        if (rows && m->s1 == size && i + AHEAD < m->n0)
+            fetch(m->source + rows[i + AHEAD] * m->s0, m->n1 * size);
         if (m->s1 == size && m->t1 == size) {
             memmove(at(y), at(x), (size_t)(m->n1 * size));
             continue;
