@@ -134,18 +134,25 @@ static inline void N(squares_of)(const int64_t *one, int64_t start, int64_t end,
 }
 
 static inline void N(quotients_of)(const int64_t *one, int64_t start, int64_t end, int once) {
+    enum { ROOTS = 256 };
     const T more = one[5] ? *(const T *)at(one[5]) : (T)-0.0; /* adding -0 changes nothing */
-    const T *v = at(one[4]), *m = at(one[6]), given = one[8] ? *(const T *)at(one[8]) : 1;
+    const T given = one[8] ? *(const T *)at(one[8]) : 1;
     const T factor = given == 0 ? 0 : given; /* as `add_zero_times` does */
     const T rate = one[10] ? *(const T *)at(one[10]) : 1, *factors = at(one[11]);
-    T *out = at(one[7]), *w = at(one[9]);
-    INDEPENDENT
-    for (int64_t i = start; i < end; i++) {
-        const T quotient = m[i] / (N(root)(v[i]) + more) * rate * (factors ? factors[i] : 1);
-        if (out)
-            out[i] = quotient;
-        if (w)
-            w[i] = N(sum_of)(factor, quotient, w[i], once);
+    T roots[ROOTS];
+    for (int64_t first = start; first < end; first += ROOTS) {
+        const T *m = (const T *)at(one[6]) + first, *own = factors ? factors + first : factors;
+        T *out = one[7] ? (T *)at(one[7]) + first : 0, *w = one[9] ? (T *)at(one[9]) + first : 0;
+        const int64_t n = least(ROOTS, end - first);
+        N(write_roots)((const T *)at(one[4]) + first, roots, n);
+        INDEPENDENT
+        for (int64_t i = 0; i < n; i++) {
+            const T quotient = m[i] / (roots[i] + more) * rate * (own ? own[i] : 1);
+            if (out)
+                out[i] = quotient;
+            if (w)
+                w[i] = N(sum_of)(factor, quotient, w[i], once);
+        }
     }
 }
 

@@ -3,8 +3,36 @@
 /* A product and a sum, rounded once as in BLAS. */
 static inline float fused_float(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double fused_double(double a, double b, double c) { return fma(a, b, c); }
-static inline float root_float(float x) { return sqrtf(x); }
-static inline double root_double(double x) { return sqrt(x); }
+
+static inline void write_roots_double(const double *x, double *out, int64_t n) {
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        out[i] = sqrt(x[i]);
+}
+
+/* Square roots leave less time for quotients than sums and products do, which give the same numbers: a step from an
+ * estimate, and a correction by what is left. That is exact where nothing is too small or too large for it. */
+static inline void write_roots_float(const float *x, float *out, int64_t n) {
+    int64_t i = 0;
+#if defined(FUSES) && defined(LONG_BYTES)
+    const __m512 half = _mm512_set1_ps(0.5f), lowest = _mm512_set1_ps(0x1p-70f), highest = _mm512_set1_ps(0x1p70f);
+    for (; i + 16 <= n; i += 16) {
+        const __m512 given = _mm512_loadu_ps(x + i), start = _mm512_rsqrt14_ps(given);
+        __m512 root = _mm512_mul_ps(given, start), inverse = _mm512_mul_ps(start, half);
+        const __m512 error = _mm512_fnmadd_ps(root, inverse, half);
+        root = _mm512_fmadd_ps(root, error, root), inverse = _mm512_fmadd_ps(inverse, error, inverse);
+        root = _mm512_fmadd_ps(_mm512_fnmadd_ps(root, root, given), inverse, root);
+        const __mmask16 is_medium = _mm512_cmp_ps_mask(given, lowest, _CMP_GE_OQ) &
+                                    _mm512_cmp_ps_mask(given, highest, _CMP_LE_OQ);
+        if (is_medium != 0xFFFF)
+            root = _mm512_sqrt_ps(given);
+        _mm512_storeu_ps(out + i, root);
+    }
+#endif
+    INDEPENDENT
+    for (int64_t j = i; j < n; j++)
+        out[j] = sqrtf(x[j]);
+}
 
 #define T float
 #define W uint32_t

@@ -142,6 +142,16 @@ def test_quotients_are_scaled_by_a_rate_and_by_factors(n_calls, rate, dtype):
         assert assert_as_one_after_the_other(calls[:n_calls], arrays) == ["QUOTIENTS"]
 
 
+@pytest.mark.parametrize("exponent", [-126, -72, -70, -68, 0, 68, 70, 124])
+def test_roots_of_quotients_are_rounded_once(exponent):
+    mantissas = np.arange(0x3F800000, 0x40800000, 61, dtype=np.uint32).view(np.float32)  # from 1 to 4
+    v = np.ldexp(mantissas, exponent)
+    for m in (np.ones_like(v), v.copy()):
+        arrays = [v, np.empty_like(v), m, np.zeros_like(v)]
+        calls = quotients(*arrays, np.array(1.0, "f"), None)
+        assert assert_as_one_after_the_other(calls, arrays) == ["QUOTIENTS"]
+
+
 def test_quotients_of_a_single_element_are_calls():
     v, t, m, w, factors = arrays = vectors(5, 1, "float32", seed=2)
     calls = scaled_quotients(v, t, m, w, np.array(0.1, "f"), np.array(1e-8, "f"), factors)
