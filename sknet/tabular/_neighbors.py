@@ -14,7 +14,7 @@ from sknet.engine import Model
 from sknet.engine._network import predict_rows
 from sknet.losses import LogLoss, Loss
 from sknet.optim import Adam
-from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, Fold, Setting, Task
+from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, Fold, Task
 from sknet.tabular._predicting import badness, deciding
 from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_rows
 
@@ -120,27 +120,16 @@ def _network(rows: Rows, squares: np.ndarray, n_classes: int) -> TabularNet:
 class NeighborTraining(Training):
     """The training of distances: some rows are compared with the others."""
 
-    def __init__(
-        self,
-        setting: Setting,
-        training: Rows,
-        held_out: Rows,
-        loss: Loss,
-        n_outputs: int,
-        seed: int,
-        *,
-        device: Any = "cpu",
-    ) -> None:
-        random_state = np.random.RandomState(seed)
-        X, y, bias = _weighted(training)
+    def _made(
+        self, random_state: np.random.RandomState, one_hot: Any, directions: Any
+    ) -> tuple[nn.Module, Rows]:
+        X, y, bias = _weighted(self._rows)
         order = random_state.permutation(len(y))
         keys, others = np.split(order, [min(MOST_KEYS, len(y) // 2)])
         start = start_of(X[keys], X[others[:STARTING]])
-        network = Distances(X[keys], _shares(y[keys], n_outputs), bias[keys], start)
-        weight = None if training.weight is None else np.exp(bias[others])
-        own = Rows(X[others], y[others], weight)
-        self._rows, self._held_out, self._n_outputs = training, held_out, n_outputs
-        self._prepare(network, setting, own, held_out, loss, random_state, device)
+        weight = None if self._rows.weight is None else np.exp(bias[others])
+        shares = _shares(y[keys], self._n_outputs)
+        return Distances(X[keys], shares, bias[keys], start), Rows(X[others], y[others], weight)
 
     def _optimizer(self, network: nn.Module) -> Adam:
         return Adam(self._schedules[0], beta1=0.9, beta2=0.95)

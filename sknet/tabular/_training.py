@@ -488,11 +488,35 @@ class Training:
         directions: "np.ndarray | None" = None,
         device: Any = "cpu",
     ) -> None:
+        self.done, self._setting, self._history = 0, setting, History()
+        self._rows, self._held_out, self._n_outputs = training, held_out, n_outputs
         random_state = np.random.RandomState(seed)
+        network, own = self._made(random_state, one_hot, directions)
+        size = even_size(min(setting.batch_size, own.n_rows), own.n_rows)
+        self.n_batches = -(-own.n_rows // size)
+        self._schedules = setting.schedules(setting.epochs * self.n_batches)
+        self._model = model = Model(
+            network,
+            loss=loss_with(loss, setting.label_smoothing),
+            optimizer=self._optimizer(network),
+            device=device,
+            random_state=random_state,
+            copy=False,
+        )
+        self._batches = own.batches(model, size)
+        self._validation = (
+            Validation(held_out.batches(model, held_out.chunk), NoScore) if setting.keep == "best" else None
+        )
+
+    def _made(
+        self, random_state: np.random.RandomState, one_hot: Any, directions: Any
+    ) -> tuple[nn.Module, Rows]:
+        """Return a new network, and the rows that it is trained on."""
+        training, setting = self._rows, self._setting
         scales = not is_sparse(training.X)
         network = TabularNet(
             training.width,
-            n_outputs,
+            self._n_outputs,
             setting.hidden_layer_sizes,
             setting.dropout,
             scales,
@@ -507,35 +531,7 @@ class Training:
         nn.init.from_data(network, training.take(seen), random_state=random_state)
         if training.blocks:
             network.blocks = training.blocks
-        self._prepare(network, setting, training, held_out, loss, random_state, device)
-
-    def _prepare(
-        self,
-        network: nn.Module,
-        setting: Setting,
-        training: Rows,
-        held_out: Rows,
-        loss: Loss,
-        random_state: np.random.RandomState,
-        device: Any,
-    ) -> None:
-        """Get ready to train a network."""
-        size = even_size(min(setting.batch_size, training.n_rows), training.n_rows)
-        self.done, self._setting, self._history = 0, setting, History()
-        self.n_batches = -(-training.n_rows // size)
-        self._schedules = setting.schedules(setting.epochs * self.n_batches)
-        self._model = model = Model(
-            network,
-            loss=loss_with(loss, setting.label_smoothing),
-            optimizer=self._optimizer(network),
-            device=device,
-            random_state=random_state,
-            copy=False,
-        )
-        self._batches = training.batches(model, size)
-        self._validation = (
-            Validation(held_out.batches(model, held_out.chunk), NoScore) if setting.keep == "best" else None
-        )
+        return network, training
 
     def begin(self, n_epochs: int) -> None:
         """Train for the first epochs, or some more, of as many as are set."""
