@@ -306,7 +306,19 @@ class Lookahead(Combinator):
         return delta - hyper["back"] * ahead, (hyper["keep"] * ahead,)
 
 
-class EMA(Combinator):
+class _Averaging(Combinator):
+    own_slots = ("lag",)
+    averaging = ("lag",)
+
+    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+        # average <- keep * average + (1 - keep) * (param + delta), for lag = average - param
+        return delta, (hyper["keep"] * (own[0] - delta),)
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        return {path: param + slots["lag"][path] for path, param in params.items()}
+
+
+class EMA(_Averaging):
     r"""Predicts with an exponential moving average of the parameters trained by another optimizer.
 
     Parameters
@@ -345,9 +357,6 @@ class EMA(Combinator):
     (array([3.]), array([2.33333333]))
     """
 
-    own_slots = ("lag",)
-    averaging = ("lag",)
-
     _parameter_constraints = {"optimizer": [Optimizer], "decay": [Interval(Real, 0, 1, closed="left")]}
 
     def __init__(self, optimizer: Optimizer, decay: float = 0.999) -> None:
@@ -358,14 +367,8 @@ class EMA(Combinator):
         decay = float(self.decay)
         return {"keep": 1.0 - (1.0 - decay) / (1.0 - decay**count)}
 
-    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-        return _follow(delta, own, hyper)
 
-    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
-        return _ahead(params, slots)
-
-
-class SWA(Combinator):
+class SWA(_Averaging):
     r"""Stochastic weight averaging: predicts with the mean of the parameters over the end of a fit.
 
     Parameters
@@ -404,9 +407,6 @@ class SWA(Combinator):
     (array([3.]), array([2.5]))
     """
 
-    own_slots = ("lag",)
-    averaging = ("lag",)
-
     _parameter_constraints = {
         "optimizer": [Optimizer],
         "start": [Interval(Integral, 0, None, closed="left"), Interval(RealNotInt, 0, 1, closed="both")],
@@ -434,12 +434,6 @@ class SWA(Combinator):
                 "None: the number of updates of this fit is not known. Give start as an int."
             )
         return math.ceil(self.start * progress.total_steps) + 1
-
-    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-        return _follow(delta, own, hyper)
-
-    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
-        return _ahead(params, slots)
 
 
 class ClipNorm(Combinator):
@@ -537,12 +531,3 @@ def _chosen(hyper: Hyper, if_due: Tensor, otherwise: Tensor) -> Tensor:
     if not isinstance(due, Tensor):
         return if_due if due > 0 else otherwise
     return ops.where(ops.greater(due, 0.0), if_due, otherwise)
-
-
-def _follow(delta: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-    # average <- keep * average + (1 - keep) * (param + delta), for lag = average - param
-    return delta, (hyper["keep"] * (own[0] - delta),)
-
-
-def _ahead(params: Named, slots: Slots) -> dict[str, Tensor]:
-    return {path: param + slots["lag"][path] for path, param in params.items()}

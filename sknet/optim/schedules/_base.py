@@ -163,13 +163,19 @@ def check_epochs(schedule: Schedule, progress: Progress) -> None:
         )
 
 
-def check_not_above(schedule: Schedule, name: str, value: float, lr: float) -> None:
-    """Raise an InvalidParameterError if a final rate is above the initial one."""
-    if value > lr:
-        raise InvalidParameterError(
-            f"The {name!r} parameter of {type(schedule).__name__} must be at most lr={lr!r}. "
-            f"Got {shown(value)} instead."
-        )
+class Falling(Schedule):
+    """Base of the schedules that fall from `lr` to `min_lr`."""
+
+    lr: float
+    min_lr: float
+
+    def validate(self) -> None:
+        super().validate()
+        if self.min_lr > self.lr:
+            raise InvalidParameterError(
+                f"The 'min_lr' parameter of {type(self).__name__} must be at most lr={self.lr!r}. "
+                f"Got {shown(self.min_lr)} instead."
+            )
 
 
 class Constant(Schedule):
@@ -229,7 +235,7 @@ class InverseScaling(Schedule):
         return float(self.lr / (progress.samples + 1) ** float(self.power))
 
 
-class InverseTime(Schedule):
+class InverseTime(Falling):
     r"""A constant rate, and decay by the inverse of the number of updates down to a final rate.
 
     Parameters
@@ -261,10 +267,6 @@ class InverseTime(Schedule):
         self.lr = lr
         self.n_steps = n_steps
         self.min_lr = min_lr
-
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
 
     def __call__(self, progress: Progress) -> float:
         return float(max(self.min_lr, self.lr * min(1.0, self.n_steps / (progress.step + 1))))

@@ -14,10 +14,10 @@ from sknet.optim.schedules._base import (
     POSITIVE,
     RATE,
     SHARE,
+    Falling,
     Progress,
     Rate,
     Schedule,
-    check_not_above,
     check_rising,
     length_of,
     rate_of,
@@ -57,7 +57,7 @@ class Linear(Schedule):
         return float(self.lr + (self.end_lr - self.lr) * (progress.step / n_steps))
 
 
-class Polynomial(Schedule):
+class Polynomial(Falling):
     r"""A rate that decays as a power of the remaining time.
 
     Parameters
@@ -98,10 +98,6 @@ class Polynomial(Schedule):
         self.min_lr = min_lr
         self.n_steps = n_steps
 
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
-
     def __call__(self, progress: Progress) -> float:
         n_steps = length_of(self, self.n_steps, progress)
         left = max(0.0, 1.0 - progress.step / n_steps) if n_steps else 0.0
@@ -109,7 +105,7 @@ class Polynomial(Schedule):
 
 
 @described_by(Polynomial)
-class Cosine(Schedule):
+class Cosine(Falling):
     r"""Cosine decay.
 
     Notes
@@ -139,10 +135,6 @@ class Cosine(Schedule):
         self.min_lr = min_lr
         self.n_steps = n_steps
 
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
-
     def __call__(self, progress: Progress) -> float:
         n_steps = length_of(self, self.n_steps, progress)
         if progress.step >= n_steps:
@@ -151,7 +143,7 @@ class Cosine(Schedule):
 
 
 @described_by(Polynomial)
-class FlatThenCosine(Schedule):
+class FlatThenCosine(Falling):
     r"""A constant rate, and cosine decay at the end.
 
     Parameters
@@ -195,10 +187,6 @@ class FlatThenCosine(Schedule):
         self.flat = flat
         self.min_lr = min_lr
         self.n_steps = n_steps
-
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
 
     def __call__(self, progress: Progress) -> float:
         n_steps = length_of(self, self.n_steps, progress)
@@ -262,7 +250,7 @@ class CosLog(Schedule):
         return _along_cosine(0.0, self.lr, 2.0 * cycle)
 
 
-class CosineRestarts(Schedule):
+class CosineRestarts(Falling):
     r"""Cosine decay with warm restarts (SGDR).
 
     Parameters
@@ -304,10 +292,6 @@ class CosineRestarts(Schedule):
         self.n_steps = n_steps
         self.growth = growth
         self.min_lr = min_lr
-
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
 
     def __call__(self, progress: Progress) -> float:
         step, length = progress.step, self.n_steps
