@@ -1,7 +1,7 @@
 """Base of all displays: axes, the network inside a pipeline, and images side by side."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,7 +139,10 @@ def tiled(images: Any, n_columns: int | None = None) -> Any:
     return page
 
 
-def largest(arrays: Iterable[Any]) -> float:
-    """Return the largest absolute value that is finite, 1 if there is none but 0."""
-    found = [np.abs(np.asarray(x, dtype=float)) for x in arrays]
-    return max((float(x[np.isfinite(x)].max(initial=0.0)) for x in found), default=0.0) or 1.0
+def signed_image(ax: Any, page: Any, options: Mapping[str, Any], **colorbar: Any) -> Any:
+    """Draw numbers as an image whose colors are centered at 0, with a colorbar, and return the image."""
+    bound = float(np.abs(page[np.isfinite(page)]).max(initial=0.0)) or 1.0
+    given = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **options}
+    image = ax.imshow(page, **given)
+    ax.figure.colorbar(image, ax=ax, **colorbar)
+    return image

@@ -14,10 +14,10 @@ from sknet.display._base import (
     as_label,
     check_image_shape,
     described,
-    largest,
     names_of_inputs,
     network_of,
     of_table_columns,
+    signed_image,
     tiled,
     transformed,
 )
@@ -309,11 +309,8 @@ class AttributionDisplay(Display):
         if self.image_shape is not None:
             check_image_shape(self.image_shape, flat.shape[1])
             page = tiled(flat.reshape(-1, *self.image_shape), n_columns)
-            bound = largest([page])
-            options = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
-            self.image_ = ax.imshow(page, **options)
+            self.image_ = signed_image(ax, page, kwargs, label="attribution")
             ax.set(xticks=[], yticks=[])
-            ax.figure.colorbar(self.image_, ax=ax, label="attribution")
             return self
         values = flat[0] if len(flat) == 1 else np.abs(flat).mean(axis=0)
         order = np.argsort(np.abs(values), kind="stable")[-most:]

@@ -11,7 +11,7 @@ from sknet._constraints import shown
 from sknet._params import named_errors
 from sknet.callbacks import GradientMonitor
 from sknet.device import to_host
-from sknet.display._base import Display, as_label, described, found_callback, largest, network_of, tiled
+from sknet.display._base import Display, as_label, described, found_callback, network_of, signed_image, tiled
 
 KINDS = ("auto", "filters", "matrix", "histogram")
 
@@ -129,10 +129,7 @@ class WeightsDisplay(Display):
             ax.set(xlabel="weight", ylabel="number")
         else:
             page = tiled(_filters(weights, image_shape), n_columns) if kind == "filters" else _matrix(weights)
-            bound = largest([page])
-            options = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
-            self.image_ = ax.imshow(page, **options)
-            ax.figure.colorbar(self.image_, ax=ax)
+            self.image_ = signed_image(ax, page, kwargs)
             _label(ax, kind)
         ax.set_title(as_label(self.name or ""))
         return self

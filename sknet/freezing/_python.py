@@ -249,13 +249,8 @@ def _then_scaled(w: _Writer, lines: list[str], scaling: Scaling | None) -> list[
 
 def _powers(w: _Writer, step: Powers, name: str) -> list[str]:
     lambdas = w.array(step.lambdas, f"{name}_lambdas")
-    found = f"X = {w.value(by_powers)}(np.array({w.value(reals)}(X)), {lambdas})"
-    return _then_scaled(w, [found], step.scaling)
-
-
-def _box_cox(w: _Writer, step: BoxCox, name: str) -> list[str]:
-    lambdas = w.array(step.lambdas, f"{name}_lambdas")
-    found = f"X = {w.value(by_box_cox)}(np.array({w.value(reals)}(X)), {lambdas})"
+    function = by_box_cox if isinstance(step, BoxCox) else by_powers
+    found = f"X = {w.value(function)}(np.array({w.value(reals)}(X)), {lambdas})"
     return _then_scaled(w, [found], step.scaling)
 
 
@@ -326,7 +321,7 @@ def _encoding(w: _Writer, step: Encoding, name: str) -> list[str]:
 WRITTEN: Mapping[type, Callable[[_Writer, Any, str], list[str]]] = {
     Binarizing: _binarizing,
     Bins: _bins,
-    BoxCox: _box_cox,
+    BoxCox: _powers,
     Chain: _chain,
     Columns: _columns,
     Elementwise: _elementwise,

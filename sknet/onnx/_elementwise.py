@@ -149,11 +149,14 @@ def _floor_divided(e: _Elements, x: Value, y: Value) -> Value:
     quotient = e.add("Div", x, y)  # rounded towards zero
     if e.dtype.kind == "u":
         return quotient
-    rest = e.add("Sub", x, e.add("Mul", quotient, y))
-    zero = e.number(0)
-    is_below = e.add("Xor", e.add("Less", rest, zero, dtype=bool), e.add("Less", y, zero, dtype=bool))
-    lower = e.add("And", is_below, e.w.add("Not", e.add("Equal", rest, zero, dtype=bool)))
+    lower = _differ_in_sign(e, e.add("Sub", x, e.add("Mul", quotient, y)), y)
     return e.add("Sub", quotient, e.w.cast(lower, e.dtype))
+
+
+def _differ_in_sign(e: _Elements, rest: Value, y: Value) -> Value:
+    zero = e.number(0)
+    differ = e.add("Xor", e.add("Less", rest, zero, dtype=bool), e.add("Less", y, zero, dtype=bool))
+    return e.add("And", differ, e.w.add("Not", e.add("Equal", rest, zero, dtype=bool)))
 
 
 def _remainder(e: _Elements, x: Value, y: Value) -> Value:
@@ -161,9 +164,7 @@ def _remainder(e: _Elements, x: Value, y: Value) -> Value:
     if e.dtype.kind != "f":
         return e.w.add("Mod", x, y, shape=shape, fmod=0)
     rest = e.w.add("Mod", x, y, shape=shape, fmod=1)  # has the sign of x
-    zero = e.number(0)
-    differ = e.add("Xor", e.add("Less", rest, zero, dtype=bool), e.add("Less", y, zero, dtype=bool))
-    add = e.add("And", differ, e.w.add("Not", e.add("Equal", rest, zero, dtype=bool)))
+    add = _differ_in_sign(e, rest, y)
     return e.w.add("Where", add, e.add("Add", rest, y), rest, dtype=e.dtype, shape=shape)
 
 

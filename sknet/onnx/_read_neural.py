@@ -110,14 +110,14 @@ def _fitting(images: Any, grid: _Grid) -> _Grid:
 
 
 def _pooled(
-    x: Any, kernel_shape: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str
-) -> tuple[Any, _Grid]:
-    """Return images and the windows of a pool, before a padding by `ceil_mode`."""
+    x: Any, kernel_shape: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil_mode: int
+) -> tuple[Any, _Grid, _Grid]:
+    """Return images and the windows of a pool, before and after a padding by `ceil_mode`."""
     images, kernel = _as_images(x), _pair("kernel_shape", kernel_shape, x.ndim - 2)
     grid = _grid(x, kernel, strides, dilations, pads, auto_pad)
     if auto_pad.startswith("SAME") and max(grid.dilation) > 1:
         raise LoadError(f"auto_pad={auto_pad!r} with dilations is not supported: runtimes differ")
-    return images, grid
+    return images, grid, _fitting(images, _ceiled(images, grid, ceil_mode))
 
 
 def _ceiled(images: Any, grid: _Grid, ceil_mode: int) -> _Grid:
@@ -199,8 +199,7 @@ def _max_pool(
     pads: Any = None, storage_order: Flag = 0, strides: Any = None,
 ) -> Any:  # fmt: skip
     x = as_tensor(x)
-    images, given = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad)
-    grid = _fitting(images, _ceiled(images, given, ceil_mode))
+    images, _, grid = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if x.dtype.kind != "f":  # padding is minus infinity
         raise LoadError(f"it is not supported for {x.dtype}")
     return _from_images(bind(PRIMITIVES["max_pool"], (images,), {"kernel": grid.kernel, **grid.where}), x)
@@ -212,8 +211,7 @@ def _average_pool(
     dilations: Any = None, kernel_shape: Any, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
     x = as_tensor(x)
-    images, given = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad)
-    grid = _fitting(images, _ceiled(images, given, ceil_mode))
+    images, given, grid = _pooled(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     total = bind(PRIMITIVES["sum_pool"], (images,), {"kernel": grid.kernel, **grid.where})
     rows, columns = _counts(images, given, total.shape[2:], count_include_pad)
     return _from_images(total / (rows[:, None] * columns).astype(x.dtype), x)

@@ -401,7 +401,8 @@ def fast_erfc(x: np.ndarray, rooms: np.ndarray, out: np.ndarray) -> None:
     """Compute the complementary error function, by SciPy where there is no native code."""
     native = above("native_passes")()
     if native is None or not native.erfc(x.reshape(-1), rooms, out.reshape(-1)):
-        backend("cpu").xp.erfc(x, out=out)
+        by_scipy: Any = backend("cpu").xp
+        by_scipy.erfc(x, out=out)
 
 
 def parts_of(rows: int, per_row: int, limit: int) -> int:
