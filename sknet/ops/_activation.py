@@ -27,7 +27,7 @@ from sknet.ops._elementwise import (
     where,
 )
 from sknet.ops._reduce import reduced, spread, sum
-from sknet.ops._rules import check_floating, floating, like, unary
+from sknet.ops._rules import ShapeRule, check_floating, floating, like, unary, unbroadcast
 from sknet.ops._shape import take_slice
 
 __all__ = [
@@ -178,10 +178,79 @@ def glu(x: Any, axis: int = -1) -> Tensor:
 # -- GELU -------------------------------------------------------------------------------------
 
 # It is x * (1 + tanh(u)) / 2 = x * sigmoid(2 u), where 2 u = x * (LINEAR + CUBIC * x**2). The sigmoid is
-# exact where 1 + tanh(u) loses digits; beyond FAR it is 0 or 1, and powers of x might overflow.
+# exact where 1 + tanh(u) loses digits.
 GELU_LINEAR = 2 * math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715 * GELU_LINEAR
-FAR = 25.0
+
+
+def _share_of(x: str) -> str:
+    """Return the expression of what x is multiplied by."""
+    return f"(1 / (1 + exp(-({x} * ({x} * {x} * {GELU_CUBIC!r} + {GELU_LINEAR!r})))))"
+
+
+def _slope_of(x: str) -> str:
+    """Return the expression of the derivative: where the last factor is infinite, those before it are 0."""
+    share = _share_of(x)
+    return f"({share} + {share} * (1 - {share}) * {x} * ({x} * ({x} * {3 * GELU_CUBIC!r}) + {GELU_LINEAR!r}))"
+
+
+def _share(xp: Namespace, x: Any) -> Any:
+    share = xp.expit(x * (x * x * GELU_CUBIC + GELU_LINEAR))
+    return share.astype(x.dtype, copy=False)  # SciPy has none in half precision
+
+
+def _check_gelu(*operands: Any) -> None:
+    for x in operands:
+        if not isinstance(x, (int, float)):  # as which a graph holds a gradient that is the same everywhere
+            check_floating("gelu", x)
+
+
+def _forward(xp: Namespace, x: Any) -> Any:
+    return x * _share(xp, x)
+
+
+def _gradient_forward(xp: Namespace, g: Any, x: Any) -> Any:
+    _check_gelu(g, x)
+    share = _share(xp, x)
+    return g * (share + share * (1 - share) * x * (x * (x * (3 * GELU_CUBIC)) + GELU_LINEAR))
+
+
+def _shape_of(ufunc: np.ufunc) -> ShapeRule:
+    rule = like(ufunc, "gelu")
+
+    def checked(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        _check_gelu(*operands)
+        return rule(*operands)
+
+    return checked
+
+
+def _second(x: Tensor) -> Tensor:
+    """Return the second derivative."""
+    share = sigmoid(multiply(x, square(x) * GELU_CUBIC + GELU_LINEAR))
+    spread = share * (share * -1.0 + 1.0)  # it goes first: it is 0 long before others are infinite
+    inner = square(x) * (3 * GELU_CUBIC) + GELU_LINEAR
+    bent = multiply(spread, x)
+    return spread * inner * 2.0 + bent * x * (6 * GELU_CUBIC) + bent * inner * inner * (share * -2.0 + 1.0)
+
+
+_gelu_tanh_gradient: Primitive = Primitive("gelu_tanh_gradient").define(
+    forward=_gradient_forward,
+    shape=_shape_of(np.multiply),
+    vjp=(
+        lambda h, _, g, x: unbroadcast(bind(_gelu_tanh_gradient, (h, x), {}), g),
+        lambda h, _, g, x: unbroadcast(multiply(h, g) * _second(x), x),
+    ),
+    expression=f"x * {_slope_of('y')}",
+    writes_out=False,
+)
+_gelu_tanh = Primitive("gelu_tanh").define(
+    forward=_forward,
+    shape=_shape_of(np.absolute),
+    vjp=(lambda g, _, x: bind(_gelu_tanh_gradient, (g, x), {}),),
+    expression=f"x * {_share_of('x')}",
+    writes_out=False,
+)
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
@@ -213,9 +282,7 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
         # Phi by erfc and not by 1 + erf, which rounds to 0 for x below -8.
         return multiply(x, erfc(multiply(x, -math.sqrt(0.5))) * 0.5)
     if approximate == "tanh":
-        x = floating(x)
-        near = clip(x, -FAR, FAR)
-        return multiply(x, sigmoid(multiply(near, square(near) * GELU_CUBIC + GELU_LINEAR)))
+        return bind(_gelu_tanh, (floating(x),), {})
     raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {shown(approximate)}")
 
 

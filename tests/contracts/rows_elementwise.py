@@ -6,7 +6,9 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-from tests.contracts.table import Case, Row, binary, flags, real, unary
+from sknet import ops
+from sknet.core import PRIMITIVES, as_tensor, bind
+from tests.contracts.table import PAIRS, Case, Row, binary, flags, real, unary
 
 try:
     import torch
@@ -59,6 +61,16 @@ def _gelu(x, approximate="none"):
     if approximate == "none":
         return x * scipy.stats.norm.cdf(x)
     return x * scipy.special.expit(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def _gelu_tanh_gradient(g, x):
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+    return g * (0.5 * (1 + np.tanh(inner)) + 0.5 * x * slope / np.cosh(inner) ** 2)
+
+
+def _record(name):
+    return lambda *operands: bind(PRIMITIVES[name], tuple(map(as_tensor, operands)), {})
 
 
 ROWS = [
@@ -240,5 +252,22 @@ ROWS = [
         _gelu,
         [*unary(), Case((real(3, 4),), {"approximate": "tanh"})],
         torch=lambda x, approximate="none": F.gelu(x, approximate=approximate),
+    ),
+    Row(
+        "gelu_tanh",
+        lambda x: _gelu(x, "tanh"),
+        unary(),
+        "gelu_tanh",
+        torch=lambda x: F.gelu(x, approximate="tanh"),
+        call=lambda x: ops.gelu(x, "tanh"),
+    ),
+    Row(
+        "gelu_tanh_gradient",
+        _gelu_tanh_gradient,
+        [Case((real(*of_g), real(*of_x))) for of_g, of_x in PAIRS],
+        "gelu_tanh_gradient",
+        integers=False,
+        torch="the gradient of gelu_tanh, compared there",
+        call=_record("gelu_tanh_gradient"),
     ),
 ]

@@ -17,6 +17,7 @@ def test_exceptions_have_a_reason():
         "dropout": "a stream of its own",
         "dropout_mask": "a stream of its own",
         "uniform_draws": "a stream of its own",
+        "gelu_tanh_gradient": "the gradient of gelu_tanh, compared there",
         "layer_norm_gradient": "the gradient of layer_norm, compared there",
         "paired_matmul": "no counterpart",
         "put": "the adjoint of take, compared there",
