@@ -140,7 +140,6 @@ def tiled(images: Any, n_columns: int | None = None) -> Any:
 
 
 def signed_image(ax: Any, page: Any, options: Mapping[str, Any], **colorbar: Any) -> Any:
-    """Draw numbers as an image whose colors are centered at 0, with a colorbar, and return the image."""
     bound = float(np.abs(page[np.isfinite(page)]).max(initial=0.0)) or 1.0
     given = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **options}
     image = ax.imshow(page, **given)

@@ -114,9 +114,5 @@ def _form_of(model: ModelLike, batches: Batches) -> Hashable | None:
         model.dtype,
         tuple(dtypes.values()) if isinstance(dtypes, dict) else dtypes,
         (batches.size, batches.n_batches, tuple(inputs)),
-        tuple([_layout_of(array) for array in arrays]),
+        tuple([(x.shape[1:], x.strides, x.dtype, x.flags.aligned, x.flags.writeable) for x in arrays]),
     )
-
-
-def _layout_of(array: np.ndarray) -> Hashable:
-    return array.shape[1:], array.strides, array.dtype, array.flags.aligned, array.flags.writeable

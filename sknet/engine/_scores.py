@@ -97,8 +97,6 @@ def may_wait(score: Score) -> bool:
 
 
 class Share(Score):
-    """Base of scores that are a share of the rows."""
-
     _right = _all = 0.0
     _finite = True
 

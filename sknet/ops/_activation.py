@@ -226,7 +226,6 @@ def _shape_of(ufunc: np.ufunc) -> ShapeRule:
 
 
 def _second(x: Tensor) -> Tensor:
-    """Return the second derivative."""
     share = sigmoid(multiply(x, square(x) * GELU_CUBIC + GELU_LINEAR))
     spread = share * (share * -1.0 + 1.0)  # it goes first: it is 0 long before others are infinite
     inner = square(x) * (3 * GELU_CUBIC) + GELU_LINEAR

@@ -458,7 +458,6 @@ class Winograd(NamedTuple):
         return _untransformed_kernels(xp, total.reshape(4, 4, self.filters, self._transformed[-1]))
 
     def _by_columns(self, xp: Namespace, x: Any) -> tuple[Columns, list[Any]]:
-        """Return what convolves where native code does not, and memory for it."""
         found = Columns.of(x.shape, self.filters, self.groups, self.windows, x.dtype.itemsize)
         return found, [xp.empty(shape, dtype=dtype) for shape, dtype in found.scratch(x.dtype)]
 

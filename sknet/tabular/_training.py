@@ -511,7 +511,6 @@ class Training:
     def _made(
         self, random_state: np.random.RandomState, one_hot: Any, directions: Any
     ) -> tuple[nn.Module, Rows]:
-        """Return a new network, and the rows that it is trained on."""
         training, setting = self._rows, self._setting
         scales = not is_sparse(training.X)
         network = TabularNet(

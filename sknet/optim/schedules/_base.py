@@ -164,8 +164,6 @@ def check_epochs(schedule: Schedule, progress: Progress) -> None:
 
 
 class Falling(Schedule):
-    """Base of the schedules that fall from `lr` to `min_lr`."""
-
     lr: float
     min_lr: float
 
