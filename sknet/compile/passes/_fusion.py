@@ -4,13 +4,15 @@ On the host, chains over large arrays are executed block by block, so that a blo
 (`fuse`). On a device that compiles kernels, equations of one shape are fused into one kernel (`fuse_maps`).
 """
 
+import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._graph import Equation, Graph, Operand, Variable, parsed
 from sknet.compile._plan import Finish, Group, is_elementwise
+from sknet.core import PRIMITIVES
 
 # Elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one.
 BLOCK = 1 << 13
@@ -312,3 +314,81 @@ def _joined(parts: list[Group]) -> Group:
     reductions = [e for part in parts for e in part.reductions]
     epilogue = [e for part in parts for e in part.epilogue]
     return Group([*before, *epilogue], 0, True, reductions, epilogue, parts)
+
+
+# -- primitives for which NumPy has no function, as the operations of their expressions -------
+# Blocks and native code run these as they run all others, and a subexpression of two expressions is computed
+# once: a gradient of GELU takes the sigmoid that the forward pass has computed.
+
+
+WITH_PARTS = ("gelu_tanh", "gelu_tanh_gradient")
+OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+
+
+def in_parts(graph: Graph) -> Graph:
+    """Return a graph without such primitives, that computes the same bits."""
+    if {equation.primitive.name for equation in graph.equations}.isdisjoint(WITH_PARTS):
+        return graph  # as most
+    parts = _Parts()
+    for equation in graph.equations:
+        if _has_parts(equation):
+            parts.write(equation)
+        else:
+            parts.equations.append(equation)
+    return graph.replaced(equations=parts.equations).verify()
+
+
+def _has_parts(equation: Equation) -> bool:
+    if equation.primitive.name not in WITH_PARTS:
+        return False
+    dtypes = {x.dtype for x in (*equation.variables, equation.output)}
+    return len(dtypes) == 1 and dtypes.pop().char in "fd"
+
+
+class _Parts:
+    """Equations, of which those of expressions are written once however often they occur."""
+
+    def __init__(self) -> None:
+        self.equations: list[Equation] = []
+        self._known: dict[Any, Variable] = {}
+
+    def write(self, equation: Equation) -> None:
+        """Write the operations of an expression; the last has the output of the equation."""
+        operands = dict(zip("xyz", equation.operands, strict=False))
+        name, values = self._operation(parsed(str(equation.primitive.expression)), operands)
+        self.equations.append(Equation(PRIMITIVES[name], values, {}, equation.output))
+
+    def _operation(self, node: ast.expr, operands: dict[str, Operand]) -> tuple[str, tuple[Operand, ...]]:
+        if (inner := _under_a_sigmoid(node)) is not None:
+            name, of = "sigmoid", [inner]  # whose exponential may be infinite without a warning
+        elif isinstance(node, ast.BinOp):
+            name, of = OPERATORS[type(node.op)], [node.left, node.right]
+        else:
+            raise NotImplementedError(f"{ast.unparse(node)} in the expression of a primitive with parts")
+        return name, tuple(self._value(each, operands) for each in of)
+
+    def _value(self, node: ast.expr, operands: dict[str, Operand]) -> Operand:
+        if isinstance(node, ast.Name):
+            return operands[node.id]
+        if isinstance(node, ast.Constant):
+            return node.value
+        key = self._operation(node, operands)
+        if key not in self._known:
+            name, values = key
+            self.equations.append(Equation(PRIMITIVES[name], values, {}))
+            self._known[key] = self.equations[-1].output
+        return self._known[key]
+
+
+def _under_a_sigmoid(node: ast.expr) -> ast.expr | None:
+    """Return what an expression is the sigmoid of; None if it is another."""
+    match node:
+        case ast.BinOp(
+            ast.Constant(1),
+            ast.Div(),
+            ast.BinOp(
+                ast.Constant(1), ast.Add(), ast.Call(ast.Name("exp"), [ast.UnaryOp(ast.USub(), inner)])
+            ),
+        ):
+            return inner
+    return None

@@ -22,8 +22,6 @@ __all__ = [
 
 
 class _Collection(Module):
-    """Base of collections: entries are modules, unless a subclass has others."""
-
     _stored_fields = {
         "*": Named("Module"),
     }
