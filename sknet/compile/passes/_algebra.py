@@ -374,8 +374,8 @@ def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
     found = _negated(rewriter, x)
     if found is not None:
         return found
-    product = _product_used_once(rewriter, x)
-    if product is None:
+    product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
     if type(b) is Variable and b.ndim and b.size * 2 <= x.size > 0 and _takes_sign(b, product):
@@ -383,11 +383,6 @@ def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if type(a) is Variable and a.ndim and a.size * 2 <= x.size > 0 and _takes_sign(a, product):
         return rewriter.emit(product.primitive, rewriter.emit("negative", a), b)
     return None
-
-
-def _product_used_once(rewriter: Rewriter, x: Operand) -> Equation | None:
-    product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
-    return product if product is not None and rewriter.is_used_once(x) else None
 
 
 def _takes_sign(x: Operand, equation: Equation) -> bool:
@@ -421,8 +416,8 @@ def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
 def negative_number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(c * x) is (-c) * x, and -(c / x) is (-c) / x, for real numbers."""
     [x] = equation.operands
-    product = _product_used_once(rewriter, x)
-    if product is None:
+    product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
     # An integer 0 has no sign.
@@ -877,8 +872,8 @@ def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | N
 def numbers_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """(x * a) * b is x * (a * b), for numbers a and b that keep x in range; quotients alike."""
     x, b = _array_and_number(equation)
-    inner = _product_used_once(rewriter, x)
-    if b is None or inner is None:
+    inner = None if b is None else rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    if b is None or inner is None or not rewriter.is_used_once(x):
         return None
     large, a = _array_and_number(inner)
     if a is None or type(large) is not Variable or large.dtype != equation.output.dtype:
