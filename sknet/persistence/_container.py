@@ -120,6 +120,12 @@ def _header(
 
 def read_file(path: Path) -> Contents:
     """Read a file, checking every byte."""
+    if path.is_dir():
+        found = min(path.glob("*.safetensors"), default=None)
+        raise LoadError(
+            f"{path} is a folder, not a file: pass a file{'' if found is None else f', such as {found}'}, "
+            "or, to continue a fit from its checkpoints, fit(..., resume_from=folder)"
+        )
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         _check_sum(path, file, size)

@@ -120,6 +120,14 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
         read(tmp_path / "nothing_here", "example")
 
 
+def test_a_folder_is_told_with_its_files(tmp_path):
+    with pytest.raises(LoadError, match=re.escape(str(tmp_path)) + " is a folder, not a file: pass"):
+        read(tmp_path, "example")
+    write(tmp_path / "last.safetensors", TREE, "example")
+    with pytest.raises(LoadError, match=r"pass a file, such as .*last.safetensors.*, .*resume_from"):
+        read(tmp_path, "example")
+
+
 def test_a_newer_format_is_rejected(tmp_path):
     write(tmp_path / "a", TREE, "example")
     header, _, arrays = apart((tmp_path / "a").read_bytes())
