@@ -477,6 +477,7 @@ def with_zone(value: Any) -> Any:
 
 def local_time(value: Any, zone: Any, label: str, row: int) -> Any:
     """Return a date that is not missing as a timestamp of NumPy, local time of a zone, or of none."""
+    value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
     if isinstance(value, (str, datetime.date, np.datetime64)):
         try:
             moment = with_zone(value)
@@ -525,11 +526,12 @@ def local_dates(values: Any, zone: Any, label: str) -> Any:
 
 
 def array_of(values: Any) -> Any:
-    """Return a column as an array, of objects where a series of polars has a time zone."""
-    if getattr(getattr(values, "dtype", None), "time_zone", None) is None:
+    """Return a column as an array, of objects where a series of polars or Arrow has a time zone."""
+    of_polars = getattr(getattr(values, "dtype", None), "time_zone", None)
+    if of_polars is None and getattr(getattr(values, "type", None), "tz", None) is None:
         return np.asarray(values)
     found = np.empty(len(values), dtype=object)
-    found[:] = values.to_list()
+    found[:] = values.to_list() if of_polars else values.to_pylist()
     return found
 
 

@@ -53,7 +53,7 @@ def columns_of(X: Any, count: int, names: Any) -> Any:
     elif not hasattr(X, "dtype") and not hasattr(X, "columns"):
         array = np.asarray(X)
         X = array if array.dtype.kind in "biuf" else np.array(X, dtype=object)
-    X = np.asarray(X)
+    X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
     if X.ndim != 2 or X.shape[1] != count or not len(X):
         raise ValueError(f"expected rows of {count} columns, and at least one, got shape {X.shape}")
     return X

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow
 import pytest
 import scipy.sparse
 
@@ -85,17 +86,29 @@ def test_time_zones_and_texts_are_dates(tmp_path):
     encoder = sknet.TableEncoder().fit(local, Y)
     module = written(encoder, tmp_path)
     same(module.transform(local), encoder.transform(local))
+    for zone in ("Asia/Tokyo", "+09:00", "UTC"):
+        other = pyarrow.Table.from_pandas(local.assign(when=local["when"].dt.tz_convert(zone)))
+        same(module.transform(other), encoder.transform(local))
     texts = [x.isoformat() for x in local["when"].dt.tz_convert("UTC")]
     same(module.transform({**local, "when": texts}), encoder.transform(local))
     naive, texts = sknet.TableEncoder().fit(FRAME, Y), [str(x) for x in FRAME["when"]]
     same(written(naive, tmp_path).transform({**FRAME, "when": texts}), naive.transform(FRAME))
 
 
+def test_periods_are_dates(tmp_path):
+    several = FRAME.assign(when=pd.period_range("2024-01", periods=N, freq="M"))
+    several.loc[3, "when"] = pd.NaT
+    encoder = sknet.TableEncoder().fit(several, Y)
+    same(written(encoder, tmp_path).transform(several), encoder.transform(several))
+
+
 def test_sparse_matrices_are_arrays_in_the_file(tmp_path):
     X = np.where(RNG.random((N, 3)) < 0.6, 0.0, RNG.normal(size=(N, 3)))
     X[0, 0] = np.nan
     encoder = sknet.TableEncoder().fit(scipy.sparse.csr_array(X))
-    same(written(encoder, tmp_path).transform(X), encoder.transform(scipy.sparse.csr_array(X)).toarray())
+    module, expected = written(encoder, tmp_path), encoder.transform(scipy.sparse.csr_array(X)).toarray()
+    for table in (X, scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X)):
+        same(module.transform(table), expected)
 
 
 def test_what_a_file_refuses(tmp_path):
