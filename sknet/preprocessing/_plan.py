@@ -267,9 +267,11 @@ def fit_plan(
     if not plan.width:
         labels = ", ".join(feature.label for feature in schema.features[:5])
         more = ", ..." if len(schema.features) > 5 else ""
+        is_huge = (np.abs(sample if matrix is None else matrix.data) >= HUGE).any()
+        huge = f" has magnitudes of {HUGE} or more, which count as infinite," if is_huge else ""
         raise ValueError(
             f"nothing can be learned from X, n_samples = {n_rows}: each of its columns "
-            f"({labels}{more}) is constant, is missing everywhere, or has "
+            f"({labels}{more}) is constant,{huge} is missing everywhere, or has "
             f"{'no number or level in' if sparse else 'no level in'} {options.min_count} rows"
         )
     return plan, fitted

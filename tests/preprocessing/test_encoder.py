@@ -151,8 +151,14 @@ def test_names_need_names():
         (
             pd.DataFrame({"a": [1, 1], "b": ["x", "x"]}),
             ValueError,
-            "nothing can be learned .*column 'a', column 'b'",
+            r"nothing can be learned .*column 'a', column 'b'\) is constant, is missing",
         ),
+        (
+            [[1e300], [2e300]],
+            ValueError,
+            "is constant, has magnitudes of 1e\\+150 or more, which count",
+        ),
+        (sp.csr_array([[-1e300], [0]]), ValueError, "has magnitudes of 1e\\+150 or more, which count"),
     ],
 )
 def test_invalid_tables(X, error, message):
