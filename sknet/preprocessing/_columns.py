@@ -421,23 +421,25 @@ def to_number(value: Any, label: str, row: int) -> float:
         ) from None
 
 
-def of_another_type(levels: list[Any], known: Any) -> str:
-    """Return a message if unseen levels are texts where known ones are none, or the reverse; else nothing."""
-    is_text, was_text = ({isinstance(level, str) for level in each} for each in (levels, known))
-    if not len(is_text) == len(was_text) == 1 or is_text == was_text:
+def of_another_kind(levels: list[Any], known: Any) -> str:
+    """Return a message if all unseen levels are of one kind and all known ones of another; else nothing."""
+    kinds, known_kinds = ({_kind_of_level(level) for level in each} for each in (levels, known))
+    if not len(kinds) == len(known_kinds) == 1 or kinds == known_kinds:
         return ""
-    if not {*map(_as_text, levels)} & {*map(_as_text, known)}:
-        return ""
-    now, before = ("texts" if True in each else "no texts" for each in (is_text, was_text))
     return (
-        f"all levels are unseen, since they are {now}, such as {levels[0]!r}, and those of the fit are "
-        f"{before}, such as {next(iter(known))!r}: convert the column"
+        f"all levels are unseen, since they are {kinds.pop()}, such as {levels[0]!r:.80}, and those of the "
+        f"fit are {known_kinds.pop()}, such as {next(iter(known))!r:.80}: convert the column"
     )
 
 
-def _as_text(level: Any) -> str:
-    """Return a level as a text that is the same for 1, "1" and "1.0"."""
-    return str(level).removesuffix(".0")
+def _kind_of_level(level: Any) -> str:
+    if isinstance(level, str):
+        return "texts"
+    if isinstance(level, bytes):
+        return "bytes"
+    if isinstance(level, (bool, np.bool_)):
+        return "booleans"
+    return "numbers" if hasattr(level, "__float__") else "objects"
 
 
 def time_zone(name: str) -> Any:

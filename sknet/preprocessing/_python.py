@@ -21,7 +21,7 @@ from sknet.preprocessing._columns import (
     is_missing,
     lasting,
     local_dates,
-    of_another_type,
+    of_another_kind,
     phases,
     seconds,
 )
@@ -75,7 +75,7 @@ def numbers_of(values: Any, label: str) -> Any:
     return found
 
 
-def codes_of(values: Any, known: Any, label: str) -> Any:
+def codes_of(values: Any, known: Any, form: Any, label: str) -> Any:
     codes = []
     for row, value in enumerate(values.tolist()):
         value = value.item() if isinstance(value, np.generic) else value
@@ -83,9 +83,9 @@ def codes_of(values: Any, known: Any, label: str) -> Any:
             codes.append(MISSING if is_missing(value) else known.get(value, UNSEEN))
         except TypeError:
             raise TypeError(f"{label}: expected a string or a number, got {value!r} in row {row}") from None
-    if UNSEEN in codes and not any(code >= 0 for code in codes):
+    if form != BOOLEAN and UNSEEN in codes and not any(code >= 0 for code in codes):
         levels = [value for value, code in zip(values.tolist(), codes, strict=True) if code == UNSEEN]
-        told = of_another_type(levels, known)
+        told = of_another_kind(levels, known)
         if told:
             warnings.warn(f"{label}: {told}", UserWarning, stacklevel=2)
     return np.array(codes, np.int64)
@@ -106,7 +106,7 @@ def table_of(X: Any, columns: Any) -> Any:
         if kind == CATEGORY:
             if form == BOOLEAN:
                 values = np.array([boolean_of(value) for value in values.tolist()], object)
-            codes.append(codes_of(values, known, label))
+            codes.append(codes_of(values, known, form, label))
         elif kind == TEXT:
             numbers += list(numbers_of_words(values.tolist(), known[0], known[1], known[2], form).T)
         elif kind == DATE:

@@ -28,7 +28,7 @@ from sknet.preprocessing._columns import (
     has_period,
     is_missing,
     not_a_level,
-    of_another_type,
+    of_another_kind,
     opened,
     phases,
     seconds,
@@ -388,7 +388,7 @@ class Schema(FieldsAlone):
         except TypeError:
             raise not_a_level(feature.label, value, 0) from None
         if code == UNSEEN:
-            _warn_of_texts(feature, [value], [code])
+            _warn_of_kinds(feature, [value.item() if isinstance(value, np.generic) else value], [code])
         return code
 
 
@@ -648,12 +648,14 @@ def _codes(feature: Feature, column: Column) -> np.ndarray:
     if feature.form == BOOLEAN:
         levels = [boolean_of(level) for level in levels]
     found = [MISSING if level is None else feature.codes.get(level, UNSEEN) for level in levels]
-    _warn_of_texts(feature, levels, found)
+    _warn_of_kinds(feature, levels, found)
     return np.array([*found, MISSING], dtype=np.int32)[codes]
 
 
-def _warn_of_texts(feature: Feature, levels: list[Any], codes: list[int]) -> None:
-    if all(code == UNSEEN for code in codes) and (told := of_another_type(levels, feature.levels)):
+def _warn_of_kinds(feature: Feature, levels: list[Any], codes: list[int]) -> None:
+    if feature.form == BOOLEAN or any(code != UNSEEN for code in codes):
+        return
+    if told := of_another_kind(levels, feature.levels):
         warn_caller(f"{feature.label}: {told}", UserWarning)
 
 

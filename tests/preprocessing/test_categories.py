@@ -1,5 +1,8 @@
 """Categories, compared with scikit-learn's encoders and with means written out."""
 
+import itertools
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +10,9 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import check_random_state
 
+import sknet
 from sknet.preprocessing import TableEncoder
+from tests.freezing.test_python import module_of
 
 
 def frame_of(levels):
@@ -156,3 +161,28 @@ def test_levels_of_another_type_are_told(fitted, form):
             encoder.transform(pd.DataFrame({"zip": other[rows]}))
         encoder.transform(pd.DataFrame({"zip": tables[fitted][rows]}))
     encoder.transform(pd.DataFrame({"zip": [9 if fitted == "numbers" else "9"]}, dtype=object))
+
+
+LEVELS = {"texts": ["x", "y"], "bytes": [b"x", b"y"], "booleans": [False, True], "numbers": [2, 3]}
+
+
+@pytest.mark.parametrize("before", LEVELS)
+@pytest.mark.parametrize("now", LEVELS)
+def test_levels_of_another_kind_are_told(now, before, tmp_path):
+    known, given = (pd.DataFrame({"a": pd.Categorical(20 * LEVELS[x])}) for x in (before, now))
+    encoder = TableEncoder().fit(known)
+    sknet.freeze(encoder).to_python(tmp_path / "written.py")
+    transforms = encoder.transform, module_of(tmp_path / "written.py").transform
+    for transform, rows in itertools.product(transforms, (slice(None), slice(1))):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            transform(given[rows])
+        start = f"column 'a': all levels are unseen, since they are {now}, such as {LEVELS[now][0]!r}, and "
+        end = f"those of the fit are {before}, such as {LEVELS[before][0]!r}: convert the column"
+        assert [str(x.message) for x in told] == ([] if now == before else [start + end])
+
+
+def test_texts_that_are_no_booleans_are_of_no_other_kind():
+    encoder = TableEncoder().fit(pd.DataFrame({"a": 20 * ["yes", "no"]}))
+    for levels in (["maybe"], ["maybe", "never"]):
+        assert not encoder.transform(pd.DataFrame({"a": levels})).any()
