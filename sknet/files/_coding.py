@@ -5,7 +5,7 @@ import functools
 import math
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -514,6 +514,24 @@ INHERITED = (np.dtype,)  # every dtype has its own class
 GROUPS = ("params", "state", "parameters", "buffers", "settings")  # of fields, in descriptions of objects
 TAGS = ("dict", "pairs", "tuple", "set", "frozenset", "cells", "masked", "partial", "draw", "distribution")
 MOST = 160  # characters of a path
+
+
+def names_in(objects: list[Tree], value: Tree) -> Iterator[Any]:
+    """Yield the names of classes and functions in a document."""
+    waiting = [value]
+    for described in reversed(objects):
+        if isinstance(described, list) and described:
+            waiting += [described[1:], {"class": described[0]}]
+    while waiting:
+        tree = waiting.pop()
+        if isinstance(tree, list):
+            waiting += reversed(tree)
+        elif isinstance(tree, dict):
+            for tag, content in tree.items():
+                if tag in ("class", "function"):
+                    yield content
+                is_dict = tag == "dict" and isinstance(content, dict)
+                waiting.append([*content.values()] if is_dict else content)
 
 
 def path_to(number: int, later: Sequence[Any], value: Tree) -> str:

@@ -205,18 +205,26 @@ class Registry:
             self._trusted[full_name(thing)] = thing
 
     def find(self, name: str, fits: Callable[[Any], bool]) -> Any:
+        found = self._known(name)
+        if found is None:
+            raise NotKnownError(self.needs([name]))
+        if not fits(found):
+            raise NotKnownError(f"it has {name} where an object of that kind is not allowed")
+        return found
+
+    def needs(self, names: Iterable[Any]) -> str:
+        """Return what to do about names that are neither sknet's nor trusted; nothing if all are."""
+        texts = dict.fromkeys(name for name in names if isinstance(name, str))
+        unknown = [name for name in texts if self._known(name) is None]
+        short = ", ".join(name.rpartition(".")[2] or name for name in unknown)
+        are, yours = ("is", "it is") if len(unknown) == 1 else ("are", "they are")
+        advice = f"which {are} not part of sknet: load(path, trusted=[{short}]) if {yours} yours"
+        return f"it needs {', '.join(unknown)}, {advice}" if unknown else ""
+
+    def _known(self, name: str) -> Any:
         package, _, last = name.rpartition(".")
         found = _named(package, last) if package in _packages() else NUMPYS.get(name)
-        if found is None:
-            found = self._trusted.get(name) or self._by_qualified_name(name)
-        if found is None or not fits(found):
-            short = last.rpartition(">.")[2] or name
-            raise NotKnownError(
-                f"it needs {name}, which is not part of sknet: load(path, trusted=[{short}]) if it is yours"
-                if found is None
-                else f"it has {name} where an object of that kind is not allowed"
-            )
-        return found
+        return self._trusted.get(name) or self._by_qualified_name(name) if found is None else found
 
     def _by_qualified_name(self, name: str) -> Any:
         """Return the only trusted object with this qualified name, whatever its module."""

@@ -14,7 +14,7 @@ from sknet.callbacks._checkpoint import checked_fit
 from sknet.engine import Model
 from sknet.engine._model_copies import slim_model
 from sknet.exceptions import LoadError
-from sknet.files._coding import SCHEMA, Decoder, Encoder
+from sknet.files._coding import SCHEMA, Decoder, Encoder, names_in
 from sknet.files._registry import (
     NotKnownError,
     Registry,
@@ -201,7 +201,9 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
 
         return unpacked(document.pop("frame"), found, trusted, decoder.spare)
     except NotKnownError as error:
-        raise LoadError(f"{path} cannot be loaded: {error.args[0]}") from None
+        _, again, _ = read_within(path)  # since the decoder has used up what it has read
+        needs = registry.needs(names_in(again["objects"], again["value"])) or error
+        raise LoadError(f"{path} cannot be loaded: {needs}") from None
     except ImportError:
         raise
     except Exception as error:

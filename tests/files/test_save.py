@@ -221,6 +221,18 @@ def test_a_custom_function_must_be_trusted(tmp_path):
     assert sknet.load(tmp_path / "it", trusted=[halved]).lr is halved
 
 
+def test_all_names_to_trust_are_told_at_once(tmp_path):
+    kept = {"class": "Odd", "function": ["os.system"]}  # texts, and no names
+    sknet.save([nn.Sequential(Net(3, 2)), Adam(halved), {"of": Rooms}, kept], tmp_path / "it")
+    names = [f"{Net.__module__}.{name}" for name in ("Net", "halved", "Rooms")]
+    needs = f"needs {', '.join(names)}, which are not part of sknet: load(path, trusted=[Net, halved, Rooms])"
+    with pytest.raises(LoadError, match=re.escape(needs) + " if they are yours$"):
+        sknet.load(tmp_path / "it")
+    with pytest.raises(LoadError, match=r"Rooms, which is not part of sknet: .*trusted=\[Rooms\]"):
+        sknet.load(tmp_path / "it", trusted=[Net, halved])
+    assert sknet.load(tmp_path / "it", trusted=[Net, halved, Rooms])[3] == kept
+
+
 def test_a_class_may_have_moved(tmp_path):
     """An object saved in a notebook, as ``__main__.Net``, is loaded with a module's class."""
     sknet.save(Net(3, 2), tmp_path / "it")
