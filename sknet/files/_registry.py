@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -20,6 +21,7 @@ from sknet._late import Names
 from sknet.files._kinds import is_stored
 
 HOUSE = Path(__file__).parents[1]
+MOST_NAMED = 20  # in an error
 NOT_STORED = ("display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
 INNER = (
@@ -215,7 +217,7 @@ class Registry:
     def needs(self, names: Iterable[Any]) -> str:
         """Return what to do about names that are neither sknet's nor trusted; nothing if all are."""
         texts = dict.fromkeys(name for name in names if isinstance(name, str))
-        unknown = [name for name in texts if self._known(name) is None]
+        unknown = list(islice((name for name in texts if self._known(name) is None), MOST_NAMED))
         short = ", ".join(name.rpartition(".")[2] or name for name in unknown)
         are, yours = ("is", "it is") if len(unknown) == 1 else ("are", "they are")
         advice = f"which {are} not part of sknet: load(path, trusted=[{short}]) if {yours} yours"

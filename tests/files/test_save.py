@@ -233,6 +233,15 @@ def test_all_names_to_trust_are_told_at_once(tmp_path):
     assert sknet.load(tmp_path / "it", trusted=[Net, halved, Rooms])[3] == kept
 
 
+def test_few_names_to_trust_are_told_of_a_file_with_many(tmp_path):
+    kinds = [type(f"Net{i}", (Net,), {"__module__": __name__}) for i in range(300)]
+    sknet.save(nn.Sequential(*[kind(2, 2) for kind in kinds]), tmp_path / "it")
+    with pytest.raises(LoadError, match=r"Net0, .*Net19, which are not part of sknet") as caught:
+        sknet.load(tmp_path / "it")
+    assert "Net20" not in str(caught.value)
+    assert len(sknet.load(tmp_path / "it", trusted=kinds)) == 300
+
+
 def test_a_class_may_have_moved(tmp_path):
     """An object saved in a notebook, as ``__main__.Net``, is loaded with a module's class."""
     sknet.save(Net(3, 2), tmp_path / "it")
