@@ -135,6 +135,7 @@ def test_one_row_in_every_form(native):
                         assert alike(getattr(frozen, method)(given), expected), (method, i)
 
 
+@pytest.mark.filterwarnings("ignore:.* all levels are unseen, since they are:UserWarning")
 def test_unknown_and_missing_values_of_one_row():
     levels = np.array([["a", 1.0], ["b", 2.0], [None, 3.0]] * 20, dtype=object)
     clf = TabularClassifier(**QUICK).fit(levels, np.arange(60) % 3 == 0)
