@@ -1,4 +1,4 @@
-/* erfc(|x|) is exp(-h * h) * exp((h - x) * (h + x)) * r * p(1 - 4 * r) with r = 1 / (|x| + 2) and h of 12 digits. */
+/* The complementary error function in single precision, with the bits of NumPy's calls. */
 
 static void raise_e(struct error_function *call, float *x, int64_t n) {
     call->source = call->target = (int64_t)(intptr_t)x;
@@ -6,7 +6,7 @@ static void raise_e(struct error_function *call, float *x, int64_t n) {
     call_loop(call->exp, &call->source, &call->count, &call->step, call->exp_data);
 }
 
-/* Return p(t), the Chebyshev interpolation of (|x| + 2) * exp(x * x) * erfc(x), exact to 5e-8. */
+/* Return the polynomial at t, in the order in which NumPy's calls compute it. */
 static inline float erfc_polynomial(float t) {
     static const float c[] = {
         -5.81472641e-05f, -5.39254263e-04f, -7.09947580e-04f, 3.05637542e-03f, 6.42752642e-03f,
