@@ -468,12 +468,7 @@ USES: dict[int, Callable[[Row], Found]] = {
 }
 
 
-def joined(rows: Iterable[Row]) -> list[Row]:
-    """Return instructions with the same results, some of them fused."""
-    return list(chained(fused(rows)))
-
-
-def fused(rows: Iterable[Row], is_loop: bool = False) -> list[Row]:
+def fused(rows: Iterable[Row], is_loop: bool) -> list[Row]:
     """Return instructions, some fused, with the same results but what a loop leaves in its blocks alone."""
     whole = list(_without_parts(list(_pairs(rows)), is_loop))  # of functions of vectors, as in updates
     return list(_without_parts(list(_updates(whole)), is_loop))

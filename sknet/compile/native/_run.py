@@ -21,11 +21,11 @@ from sknet.compile.native._instructions import (
     Tape,
     Work,
     address_of,
+    chained,
     code,
     copy,
     fused,
     is_plain,
-    joined,
 )
 from sknet.compile.native._rules import check_finite, copied, gathered, translated
 from sknet.exceptions import CaptureError
@@ -102,9 +102,8 @@ def append(tape: Tape, calls: Iterable[Call], otherwise: Callable[[Call], bool] 
         start = len(tape.rows)
         if not all(translated(tape, call) or otherwise(call) for call in group):
             return False
-        if loop:
-            tape.rows[start:] = fused(tape.rows[start:], is_loop=True)
-    tape.rows[first:] = joined(tape.rows[first:])
+        tape.rows[start:] = fused(tape.rows[start:], bool(loop))
+    tape.rows[first:] = chained(tape.rows[first:])
     return True
 
 

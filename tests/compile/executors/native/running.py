@@ -49,7 +49,7 @@ def carry_out(program: np.ndarray, *, is_awake: bool = False, flushes: bool = Fa
 
 
 class Instructions:
-    """Instructions for some calls, joined as those of a step are.
+    """Instructions for some calls, fused as those of a step are.
 
     From so many multiplications as `shared` on, threads share products.
     """
