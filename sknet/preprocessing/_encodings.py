@@ -105,27 +105,34 @@ def _named(count: int) -> tuple[str, ...]:
 
 
 def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
-    low, high = values.min(), values.max()
-    if piecewise is None or not has_several(values, 3):
+    return _edges_of(values, np.sort(values), target, piecewise, n_bins)
+
+
+def _edges_of(
+    values: np.ndarray, ordered: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int
+) -> dict[str, np.ndarray]:
+    if piecewise is None or not has_several(ordered, 3):
         return {}
     found = {}
     if piecewise in ("tree", "both") and target is not None:
         found["tree"] = _thresholds(values, target, n_bins)
     if piecewise in ("quantile", "both") or target is None:
-        found["quantile"] = np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1])
-    edges = {name: np.unique(np.concatenate([[low], inner, [high]])) for name, inner in found.items()}
+        found["quantile"] = np.quantile(ordered, np.linspace(0, 1, n_bins + 1)[1:-1])
+    edges = {name: np.unique([ordered[0], *inner, ordered[-1]]) for name, inner in found.items()}
     return {name: each for name, each in edges.items() if len(each) > 1}
 
 
-def has_several(values: np.ndarray, count: int) -> bool:
-    """Tell whether there are at least `count` distinct values; most columns need no sorting for that."""
-    return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
+def has_several(ordered: np.ndarray, count: int) -> bool:
+    """Tell whether there are at least `count` distinct values among ordered ones."""
+    return np.count_nonzero(ordered[1:] != ordered[:-1]) >= count - 1
 
 
 # Values of a column's range that are closer are not split, as in the trees of scikit-learn.
 LEAST_GAP = np.float32(1e-7)
 # A smaller share of all squared errors is rounding.
 LEAST_GAIN = 1e-20
+# Sums of squares that differ by a smaller share of all may be the same.
+ROUNDING = 1e-12
 
 
 def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
@@ -133,7 +140,7 @@ def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray
     low, high = values.min(), values.max()
     # Trees compute in float32, in which large numbers overflow and close ones are equal.
     share = ((values - low) / (high - low)).astype(np.float32)
-    order = np.argsort(share, kind="stable")
+    order = _stable_order(share)
     share = share[order]
     starts = np.concatenate([[0], np.flatnonzero(share[1:] > share[:-1] + LEAST_GAP) + 1])
     sums = np.zeros((len(target.split_by), len(starts) + 1))
@@ -142,6 +149,15 @@ def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray
     found = starts[_splits(sums, counts, max(8, len(values) // 200), n_leaves)]
     inner = low + (share[found - 1].astype(np.float64) + share[found]) / 2 * (high - low)
     return inner[(inner > low) & (inner < high)]
+
+
+def _stable_order(shares: np.ndarray) -> np.ndarray:
+    """Return the order of shares from 0 to 1; equal ones stay in the order that they have."""
+    # Bits of floats that are not negative are in their order; integers are sorted many times faster.
+    keys = (shares + np.float32(0.0)).view(np.uint32).astype(np.uint64) << 32
+    keys += np.arange(len(keys), dtype=np.uint64)
+    keys.sort()
+    return (keys & 0xFFFFFFFF).astype(np.intp)
 
 
 def _splits(sums: np.ndarray, counts: np.ndarray, least: int, n_leaves: int) -> list[int]:
@@ -258,16 +274,17 @@ def fit_number(
 ) -> NumberColumn:
     usable = np.abs(values) < HUGE  # a comparison with NaN is False
     seen = values[usable]
-    if not len(seen) or seen.min() == seen.max():
+    ordered = np.sort(seen)
+    if not len(seen) or ordered[0] == ordered[-1]:
         center = float(seen[0]) if len(seen) else 0.0
         return NumberColumn(name, center, 0.0, is_phase=is_phase, is_known=not np.isnan(values).all())
     if is_phase:
         return NumberColumn(name, 0.0, 1.0, is_phase=True)
-    first, center, third = np.quantile(seen, QUARTILES) if quartiles is None else quartiles
-    scale = third - first or (seen.max() - seen.min()) / 2
+    first, center, third = np.quantile(ordered, QUARTILES) if quartiles is None else quartiles
+    scale = third - first or (ordered[-1] - ordered[0]) / 2
     if target is not None and not usable.all():
         target = target.take(usable)
-    edges = edges_of(seen, target, piecewise, n_bins)
+    edges = _edges_of(seen, ordered, target, piecewise, n_bins)
     return NumberColumn(name, float(center), float(scale), edges)
 
 
@@ -564,7 +581,9 @@ class ValueMeans(FieldsAlone):
 
 def value_codes(values: Any, levels: Any) -> Any:
     """Return the index of each value among increasing `levels`, `UNSEEN` where it is none of them."""
-    found = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+    order = np.argsort(values)  # those of neighbors are found many times faster
+    found = np.empty(len(values), np.intp)
+    found[order] = np.minimum(np.searchsorted(levels, values[order]), len(levels) - 1)
     return np.where(levels[found] == values, found, UNSEEN)
 
 
@@ -587,27 +606,28 @@ def values_tell_more(
     """Tell whether the values of a number, as such, tell more of the target than its bins do."""
     n_folds = int(folds.max()) + 1
     known = ~np.isnan(values)
-    values, numbers, folds = values[known], target.numbers[known], folds[known]
-    if len(values) < n_folds or not has_several(values, 3):
-        return False
+    values = values[known]
     levels, counts = np.unique(values, return_counts=True)
-    levels = levels[counts >= min_count]
-    if not len(levels):
+    is_often = counts >= min_count
+    if len(values) < n_folds or len(levels) < 3 or not is_often.any():
         return False
+    numbers, folds = target.numbers[known], folds[known]
+    of_rows = np.unique(values, return_inverse=True)[1]
     inner = _best(edges, values)[1:-1]
     groups = folds, n_folds
-    bins = np.searchsorted(inner, values, side="right")
-    by_bin = _smoothed_means(*_sums_of_others(bins, len(inner) + 1, numbers, *groups), numbers.mean(axis=0))
-    codes = value_codes(values, levels)
-    often = codes != UNSEEN
-    n, total = _sums_of_others(codes[often], len(levels), numbers[often], folds[often], n_folds)
+    of_levels = np.searchsorted(inner, levels, side="right")
+    _, *bins = _sums_of_folds(of_levels[of_rows], len(inner) + 1, numbers, *groups)
+    mean = numbers.mean(axis=0)
+    by_bin = _smoothed_means(*bins, mean)
+    often = is_often[of_rows]
+    codes = (np.cumsum(is_often) - 1)[of_rows[often]]
+    own, n, total = _sums_of_folds(codes, np.count_nonzero(is_often), numbers[often], folds[often], n_folds)
     # All rows with a value are in one bin, so that their residuals need no further pass over the rows.
-    expected = by_bin[:, np.searchsorted(inner, levels, side="right")]
+    expected = by_bin[:, of_levels[is_often]]
     effect = (total - n * expected) / np.maximum(n + smoothing, 1e-12)
-    residual = (numbers - by_bin[folds, bins])[often]
-    better = residual - effect[folds[often], codes[often]]
-    gains = np.bincount(folds[often], (residual**2 - better**2).sum(axis=1), n_folds)
-    return bool((gains > 0).all())
+    # Sums of squares of residuals, less those of residuals from the effects.
+    gains = (effect * (2 * (own[..., 1:] - own[..., :1] * expected) - own[..., :1] * effect)).sum(axis=(1, 2))
+    return bool((gains > ROUNDING * np.square(numbers - mean).sum()).all())
 
 
 def _best(edges: Mapping[str, np.ndarray], values: np.ndarray) -> np.ndarray:
@@ -616,17 +636,16 @@ def _best(edges: Mapping[str, np.ndarray], values: np.ndarray) -> np.ndarray:
     return found["tree"] if "tree" in found else found["quantile"]
 
 
-def _sums_of_others(
+def _sums_of_folds(
     codes: np.ndarray, n_codes: int, numbers: np.ndarray, folds: np.ndarray, n_folds: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each fold and code, the count and the sums of the other folds' rows."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return, for each fold and code, the count and the sums of its rows, and both of the other folds'."""
     cells = folds * n_codes + codes
     size = n_folds * n_codes
-    columns = [np.ones(len(cells)), *numbers.T]
-    sums = np.stack([np.bincount(cells, weights=x, minlength=size) for x in columns], axis=1)
-    sums = sums.reshape(n_folds, n_codes, -1)
+    columns = [np.bincount(cells, minlength=size), *(np.bincount(cells, x, size) for x in numbers.T)]
+    sums = np.stack(columns, axis=1).reshape(n_folds, n_codes, -1)
     others = sums.sum(axis=0) - sums
-    return others[..., :1], others[..., 1:]
+    return sums, others[..., :1], others[..., 1:]
 
 
 def _smoothed_means(n: np.ndarray, total: np.ndarray, overall: np.ndarray) -> np.ndarray:

@@ -251,11 +251,9 @@ def fit_plan(
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
     matrix = None if table.sparse is None else _of(table.sparse, rows)
     sparse = None if matrix is None else fit_sparse(sparse_names, matrix, options.min_count)
-    telling = [
-        i for i in _telling(numbers, sample, of_sample, options) if i < sample.shape[1] - len(schema.sums)
-    ]
-    if directions is not None:
-        telling = [i for i in telling if not directions[i]]
+    may_tell = ~schema.phased if directions is None else ~schema.phased & (directions == 0)
+    may_tell[len(may_tell) - len(schema.sums) :] = False
+    telling = _telling(numbers, may_tell, sample, of_sample, options)
     several = any(len(feature.levels) > options.max_levels for feature in schema.categories)
     if target is not None and (telling or several):
         target = target.take(slice(None) if rows is None else rows)
@@ -323,8 +321,10 @@ def _have_missing(numbers: np.ndarray, rows: Any) -> np.ndarray:
     return found
 
 
-def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, options: Options) -> list[int]:
-    """Return the indices of the numbers whose values have means of their own."""
+def _telling(
+    numbers: Numbers, may_tell: np.ndarray, sample: np.ndarray, target: Target | None, options: Options
+) -> list[int]:
+    """Return the indices of the numbers, of those that may, whose values have means of their own."""
     if target is None or not options.value_means:
         return []
     # Shuffled, since rows may be in order; not drawn from the random state, so that draws do not depend on y.
@@ -334,9 +334,9 @@ def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, option
     return [
         i
         for i, column in enumerate(numbers.columns)
-        if repeated[i]
+        if may_tell[i]
+        and repeated[i]
         and column.scale
-        and not column.is_phase
         and values_tell_more(sample[:, i], target, column.edges, *how)
     ]
 
