@@ -124,7 +124,7 @@ def _edges_of(
 
 def has_several(ordered: np.ndarray, count: int) -> bool:
     """Tell whether there are at least `count` distinct values among ordered ones."""
-    return np.count_nonzero(ordered[1:] != ordered[:-1]) >= count - 1
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) >= count - 1
 
 
 # Values of a column's range that are closer are not split, as in the trees of scikit-learn.
@@ -616,12 +616,12 @@ def values_tell_more(
     inner = _best(edges, values)[1:-1]
     groups = folds, n_folds
     of_levels = np.searchsorted(inner, levels, side="right")
-    _, *bins = _sums_of_folds(of_levels[of_rows], len(inner) + 1, numbers, *groups)
+    _, counts, sums = _sums_of_folds(of_levels[of_rows], len(inner) + 1, numbers, *groups)
     mean = numbers.mean(axis=0)
-    by_bin = _smoothed_means(*bins, mean)
+    by_bin = _smoothed_means(counts, sums, mean)
     often = is_often[of_rows]
     codes = (np.cumsum(is_often) - 1)[of_rows[often]]
-    own, n, total = _sums_of_folds(codes, np.count_nonzero(is_often), numbers[often], folds[often], n_folds)
+    own, n, total = _sums_of_folds(codes, int(is_often.sum()), numbers[often], folds[often], n_folds)
     # All rows with a value are in one bin, so that their residuals need no further pass over the rows.
     expected = by_bin[:, of_levels[is_often]]
     effect = (total - n * expected) / np.maximum(n + smoothing, 1e-12)

@@ -17,14 +17,14 @@ from sknet.losses import Loss
 from sknet.preprocessing._schema import Schema, Table
 from sknet.tabular._members import Job, Task
 from sknet.tabular._predicting import Blend, Counted, Mix, badness, counted, spans_of
-from sknet.tabular._training import Member
+from sknet.tabular._training import Member, encoded_rows
 
 # The share of the training's passes that predictions of permuted rows may make; they have no gradients.
 SHARE, PASSES_OF_A_STEP = 0.04, 3
 # Rows of a fold that are permuted: at least, at most, and at least of tables with very many columns.
 FEWEST_ROWS, MOST_ROWS, FEWEST_PREDICTIONS, SLOWER = 8, 1000, 20_000, 8
-# Permuted rows whose encodings are in memory together.
-ROWS_ENCODED = 128
+# Permuted rows whose encodings are in memory together: at least so many, or of so many elements.
+ROWS_ENCODED, MOST_ENCODED = 128, 2**19
 # Elements of the products of permuted rows that are in memory together, and rows that are predicted together.
 MOST_ELEMENTS, ROWS_AT_ONCE = 2**19, 1024
 
@@ -58,8 +58,9 @@ def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np
     donors = random_state.choice(held_out, n_rows, replace=False)
     rises, total = np.zeros(len(task.schema.features)), 0.0
     firsts = [_First(*each) for each in members]
-    for start in range(0, n_rows, ROWS_ENCODED):
-        part = slice(start, start + ROWS_ENCODED)
+    size = max(ROWS_ENCODED, MOST_ENCODED // max(first.encoder.plan.width for first in firsts))
+    for start in range(0, n_rows, size):
+        part = slice(start, start + size)
         weight = None if task.weight is None else task.weight[rows[part]]
         share = float(len(rows[part]) if weight is None else weight.sum())
         if share > 0:
@@ -81,31 +82,28 @@ def rises_of(
     task: Task, firsts: "Sequence[_First]", rows: np.ndarray, donors: np.ndarray, weight: Any
 ) -> np.ndarray:
     """Return the rise of the mean loss of rows for each column whose values come from other rows."""
-    table, others = task.table.take(rows), task.table.take(donors)
     y, loss = task.y[rows], task.loss
     encoders = {id(first.encoder): first.encoder for first in firsts}
-    encoded = {key: _Replaced(encoder, task.schema, table, others) for key, encoder in encoders.items()}
+    encoded = {key: _Replaced(encoder, task, rows, donors) for key, encoder in encoders.items()}
     for first in firsts:
         first.see(encoded[id(first.encoder)])
     rises = np.zeros(len(task.schema.features))
     changed = np.flatnonzero(np.any([np.diff(each.starts) for each in encoded.values()], axis=0))
-    same = np.array([len(rises)])  # no column
-    [output] = np.add.reduce([first.outputs(same) for first in firsts])
-    least = badness(output, y, weight, loss)
-    at_once = max(1, MOST_ELEMENTS // max(first.base.size for first in firsts))
-    for start in range(0, len(changed), at_once):
-        chosen = changed[start : start + at_once]
-        outputs = np.add.reduce([first.outputs(chosen) for first in firsts])
-        rises[chosen] = [badness(output, y, weight, loss) - least for output in outputs]
+    columns = np.append(changed, len(rises))  # and none
+    total: Any = sum(first.outputs(columns) for first in firsts)
+    *outputs, same = total
+    least = badness(same, y, weight, loss)
+    rises[changed] = [badness(output, y, weight, loss) - least for output in outputs]
     return rises
 
 
 class _Replaced:
     """Encoded rows of a table, and how much each element changes with the values of other rows."""
 
-    def __init__(self, encoder: Any, schema: Schema, table: Table, others: Table) -> None:
-        self.rows = encoder.encode(table)
-        change = encoder.encode(others) - self.rows
+    def __init__(self, encoder: Any, task: Task, rows: np.ndarray, others: np.ndarray) -> None:
+        schema = task.schema
+        self.rows, changed = (encoded_rows(encoder, task.table, each)[:] for each in (rows, others))
+        change = changed - self.rows
         is_dense = isinstance(change, np.ndarray)
         places = np.flatnonzero(change.any(axis=0) if is_dense else np.diff(change.tocsc().indptr))
         first, second = encoder.plan.owners(schema)[places].T
@@ -143,7 +141,12 @@ class _First:
 
     def outputs(self, columns: np.ndarray) -> np.ndarray:
         """Return outputs times the factor, of shape (n_columns, n_rows, n_outputs), for columns replaced."""
-        products = np.tile(self.base, (len(columns), 1, 1))
+        at_once = max(1, MOST_ELEMENTS // self.base.size)
+        parts = [columns[start : start + at_once] for start in range(0, len(columns), at_once)]
+        return np.concatenate([self._outputs(part) for part in parts])
+
+    def _outputs(self, columns: np.ndarray) -> np.ndarray:
+        products = np.repeat(self.base[np.newaxis], len(columns), axis=0)
         for product, column in zip(products, columns, strict=True):
             own = slice(*self._rows.starts[column : column + 2])
             product += self._rows.change[:, own] @ self._replacing[own]
