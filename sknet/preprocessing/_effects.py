@@ -10,8 +10,8 @@ from sknet.preprocessing._schema import Table
 MOST_COLUMNS, N_BINS, LEAST_VALUES = 32, 32, 8
 # Rows by which means of bins shrink, and those of effects of columns.
 SHRINKING, OF_EFFECTS = 5.0, 0.1
-# Rows at most and at least.
-MOST_ROWS, LEAST_ROWS = 4000, 1000
+# Rows at most, also where effects multiply, and at least.
+MOST_ROWS, MOST_OF_LOGARITHMS, LEAST_ROWS = 4000, 8000, 1000
 # Bins of a number, steps to effects on logarithms, and the shares that these must save of the squares that
 # sums of effects leave, and of all.
 FEW_BINS, N_STEPS, LEAST_SAVED, LEAST_OF_ALL = 8, 6, 0.1, 0.001
@@ -38,9 +38,9 @@ def filled(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return filled, usable
 
 
-def sampled(rows: np.ndarray) -> np.ndarray:
-    few = len(rows) <= MOST_ROWS
-    return rows if few else np.sort(np.random.RandomState(0).choice(rows, MOST_ROWS, replace=False))
+def sampled(rows: np.ndarray, most: int = MOST_ROWS) -> np.ndarray:
+    few = len(rows) <= most
+    return rows if few else np.sort(np.random.RandomState(0).choice(rows, most, replace=False))
 
 
 def best_of(columns: list[Bins], gains: list[float]) -> list[Bins]:
@@ -100,16 +100,34 @@ def effects_multiply(table: Table, rows: np.ndarray, y: np.ndarray, weight: np.n
     y, weight = y[rows].astype(np.float32), (weight[rows] / weight[rows].mean()).astype(np.float32)
     if not y.any():
         return False
-    columns = [bins_of(column, FEW_BINS) for column in filled(table.numbers[rows])[0].T]
-    columns += [levels_of(codes) for codes in table.codes[rows].T]
     # Targets and weights may be so large that their squares are not finite, which saves nothing.
     with np.errstate(all="ignore"):
-        gains = [explained(each, y[:, np.newaxis] - y.mean()) for each in columns]
-        inputs = inputs_of(best_of(columns, gains))
         try:
-            return _multiply(inputs[:, inputs.any(axis=0)], y, weight)
+            return _multiply(_few_inputs(table, rows, y), y, weight)
         except np.linalg.LinAlgError:
             return False
+
+
+def logarithms_of(table: Table, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return logarithms of targets, linear around means by effects of columns that multiply."""
+    # So targets of 0 have one. Those of rows without a weight may be below 0.
+    y = np.maximum(y, 0.0)
+    if not y.any():
+        return y
+    y = (y / y.mean()).astype(np.float32)
+    inputs, most = _few_inputs(table, rows, y), float(np.log(y.max()))
+    found = inputs @ _of_logarithms(inputs, y, np.ones_like(y), most)
+    found = np.clip(found, LEAST_LOGARITHM, most)
+    return found + y * np.exp(-found) - 1.0
+
+
+def _few_inputs(table: Table, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return inputs of the columns with the strongest effects, in few bins."""
+    columns = [bins_of(column, FEW_BINS) for column in filled(table.numbers[rows])[0].T]
+    columns += [levels_of(codes) for codes in table.codes[rows].T]
+    gains = [explained(each, y[:, np.newaxis] - y.mean()) for each in columns]
+    inputs = inputs_of(best_of(columns, gains))
+    return inputs[:, inputs.any(axis=0)]
 
 
 def _multiply(inputs: np.ndarray, y: np.ndarray, weight: np.ndarray) -> bool:

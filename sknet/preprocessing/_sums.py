@@ -7,6 +7,8 @@ import numpy as np
 from sknet.preprocessing._effects import (
     LEAST_OF_ALL,
     LEAST_ROWS,
+    MOST_OF_LOGARITHMS,
+    MOST_ROWS,
     WIDEST,
     Bins,
     best_of,
@@ -16,6 +18,7 @@ from sknet.preprocessing._effects import (
     fitted,
     inputs_of,
     levels_of,
+    logarithms_of,
     sampled,
 )
 from sknet.preprocessing._encodings import MOST_CLASSES, Target
@@ -25,24 +28,33 @@ from sknet.preprocessing._schema import Schema, Sum, Sums, Table
 MOST_NUMBERS, MOST_SUMS = 10, 3
 # Directions in units of interquartile ranges.
 ANGLES = np.pi / 8 * np.array([1, 2, 3, 5, 6, 7])
-# A sum has to explain a share of the squares that are left, those of as many rows, and a share of all.
-LEAST_GAIN, LEAST_SQUARES = 0.01, 40.0
+# A sum has to explain a share of the squares that are left, those of as many rows, and a share of all, which
+# is less of those of logarithms: the effects of single columns leave little of these.
+LEAST_GAIN, LEAST_SQUARES, LEAST_OF_LOGARITHMS = 0.01, 40.0, 5e-5
 # Candidates after the first look at all.
 MOST_CANDIDATES = 64
 
 
 def find_sums(
-    schema: Schema, table: Table, target: Target, rows: np.ndarray, directions: np.ndarray | None
+    schema: Schema,
+    table: Table,
+    target: Target,
+    rows: np.ndarray,
+    directions: np.ndarray | None,
+    multiply: bool = False,
 ) -> Sums:
     """Return sums of two numbers, found on some rows of a table; numbers with a direction have none.
 
     Targets are fitted by bins of the columns, and what that leaves over by bins of sums of each two numbers.
-    The best sum becomes one more column, again and again, until none explains enough.
+    The best sum becomes one more column, again and again, until none explains enough. If effects of columns
+    multiply, logarithms take the place of targets.
     """
     if schema.is_sparse or not 2 <= table.numbers.shape[1] <= WIDEST or len(rows) < LEAST_ROWS:
         return ()
-    rows = sampled(rows)
+    rows = sampled(rows, MOST_OF_LOGARITHMS if multiply else MOST_ROWS)
     y = target.numbers[rows, :MOST_CLASSES]
+    if multiply:
+        y = logarithms_of(table, rows, y[:, 0])[:, np.newaxis]
     y = y - y.mean(axis=0)
     numbers, usable = filled(table.numbers[rows])
     usable &= ~schema.phased if directions is None else ~schema.phased & (directions == 0)
@@ -53,13 +65,14 @@ def find_sums(
     paired = [i for i in np.argsort(gains[: len(bins)])[::-1].tolist() if usable[i]]
     candidates = _candidates(numbers, sorted(paired[:MOST_NUMBERS]))
     binned = {each: bins_of(_added(numbers, each)) for each in candidates}
+    of_all = LEAST_OF_LOGARITHMS if multiply else LEAST_OF_ALL
     found: list[Sum] = []
     while candidates and len(found) < MOST_SUMS:
         left = _left_by(columns, y)
         gain = {each: explained(binned[each], left) for each in candidates}
         best = sorted(gain, key=lambda each: -gain[each])[:MOST_CANDIDATES]
         least = np.square(left).sum() * max(LEAST_GAIN, LEAST_SQUARES / len(rows))
-        if not gain[best[0]] > max(least, LEAST_OF_ALL * np.square(y).sum()):
+        if not gain[best[0]] > max(least, of_all * np.square(y).sum()):
             break
         found.append(best[0])
         columns.append(binned[best[0]])

@@ -789,8 +789,9 @@ def _with_sums(task: Task, rows: np.ndarray) -> Task:
     """Return a task whose table has sums of numbers, found on some rows, which all folds train on."""
     if task.table.n_rows >= MANY_ROWS:  # whose copies would take too much memory
         return task
+    multiply = any(setting.log_link for setting in task.settings.values())
     with blas_threads(1):
-        sums = find_sums(task.schema, task.table, task.target, rows, task.directions)
+        sums = find_sums(task.schema, task.table, task.target, rows, task.directions, multiply)
     if not sums:
         return task
     schema, table = task.schema.extended(task.table, sums)

@@ -75,9 +75,10 @@ def test_its_values(fitted):
     [
         np.random.default_rng(0).normal(size=3000),
         (2 * X["north"] + X["other"] ** 2).to_numpy(),
+        np.exp(2 * X["north"] + X["other"] ** 2).to_numpy(),
         np.random.default_rng(0).integers(0, 3, 3000),
     ],
-    ids=["noise", "additive", "classes of noise"],
+    ids=["noise", "additive", "multiplicative", "classes of noise"],
 )
 def test_none_is_found_where_none_tells(y):
     estimator = TabularRegressor if y.dtype.kind == "f" else TabularClassifier
@@ -87,6 +88,22 @@ def test_none_is_found_where_none_tells(y):
         model.encoder_[0].n_features_out_,
         2,
     )
+
+
+AMOUNTS = {"with noise": np.random.default_rng(0).poisson, "large": lambda mean: 1e6 * mean}
+
+
+@pytest.mark.parametrize("amounts", AMOUNTS.values(), ids=AMOUNTS)
+def test_where_effects_multiply_sums_are_those_of_logarithms(amounts):
+    """Products of effects are no sums, but leave far more of amounts than some percents of each."""
+    mean = 10 * np.exp(1.5 * X["other"] + X["north"] + (X["city"] == "Rome") + 0.15 * WAVE)
+    y = amounts(mean.to_numpy())
+    model = TabularRegressor(**{**QUICK, "budget": 0.02}).fit(X, y)
+    [[*pair, a, b]] = model.encoder_[0].schema.sums
+    assert pair == [0, 1]
+    assert a == pytest.approx(b, rel=0.1)
+    plain = model.set_params(sharp__log_link=False).fit(X, y)
+    assert (0, 1) not in [each[:2] for each in plain.encoder_[0].schema.sums]
 
 
 def test_of_classes_and_of_extreme_numbers():
