@@ -5,7 +5,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
-LAYOUT = 9  # of what native code is told, as in native.h; a build that knows another would misread it
+LAYOUT = 10  # of what native code is told, as in native.h; a build that knows another would misread it
 OLD = "the compiled extension is of another version of the source, from which it must be built again"
 
 

@@ -9,6 +9,7 @@
 #include "gates.inc.c"
 #include "tiles.inc.c"
 #include "codes.inc.c"
+#include "products.inc.c"
 #undef T
 
 #define T double

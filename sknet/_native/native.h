@@ -52,13 +52,16 @@ extern const struct kernels sknet_baseline, sknet_v2, sknet_v3, sknet_v4;
 
 /* -- training steps: see `Kind` in sknet/compile/native/_instructions.py ----------------------- */
 
-enum { LAYOUT = 9, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
+enum { LAYOUT = 10, WIDTH = 32 }; /* version of what follows, and numbers of an instruction */
 
 enum kind {
     LOOP, BLAS, SPREAD, COPY, CONVERT, MASK, REPLACE, FILL, PUT, ADD_ROWS, ADD_MULTIPLE, BOUNDS, TABLE, HOST,
     FINITE, COUNTER, NOTHING, ADD_ROW_RELU, MASK_POSITIVE, DROPOUT, CHAIN, MOMENTS, SQUARES, QUOTIENTS,
     STANDARDIZE, CODED, PRODUCT, PAIRED,
 };
+
+/* Products that have the same bits in any shares, and those that have them, too, where BLAS does not make them. */
+enum { ANY_SHARES = 1, OWN_SUMS };
 
 enum spread { ADD_ROW, SUBTRACT_COLUMN, MULTIPLY_COLUMN, DIVIDE_COLUMN };
 

@@ -68,6 +68,14 @@ static void call_loops(const int64_t *one) {
     }
 }
 
+/* Make a product, or call BLAS for it. */
+static void own_product(const int64_t *one) {
+    if (one[6] == OWN_SUMS)
+        product_float(one + 3, one + 13, one + 19);
+    else
+        call_loops(one);
+}
+
 /* Divide a product along an axis: that of the batch, of rows of the first operand, or of columns of the second. */
 static void share_of_product(const int64_t *one, int64_t share) {
     const int64_t axis = one[30], length = one[12 + axis], grain = axis == 0 ? 1 : axis == 1 ? 4 : 16;
@@ -81,7 +89,7 @@ static void share_of_product(const int64_t *one, int64_t share) {
     if (axis != 1)
         part[4] += first * one[axis == 0 ? 17 : 22];
     part[5] += first * one[axis == 0 ? 18 : axis == 1 ? 23 : 24];
-    call_loops(part);
+    own_product(part);
 }
 
 static void add_multiple(const int64_t *one) {

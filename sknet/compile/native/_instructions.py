@@ -105,7 +105,8 @@ TURN = 6  # integers per turn, see `turn` of native.h
 MEANING = 31  # field of a loop that only fusion reads: see `Meaning`
 OPERANDS = 30  # field of a loop that may be carried out in parts: number of addresses, or 0
 AXIS, SHARES = 30, 31  # fields of a product: the axis that is divided, and into how many shares
-ANY_SHARES = 6  # field of a product: whether fewer shares, or none, have the same bits
+FREEDOM = 6  # field of a product: 0, or one of the two that follow
+ANY_SHARES, OWN_SUMS = 1, 2  # fewer shares, or none, have the same bits; so have sums without BLAS
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Pairs of dtypes between which elements are converted; NumPy converts all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from sknet._native import needed
 from sknet._parallel import SMALL, architectures
 from sknet.compile._calls import Call
 from sknet.compile.native._instructions import (
     ANY_SHARES,
     AXIS,
+    FREEDOM,
+    OWN_SUMS,
     SHARES,
     Array,
     Kind,
@@ -267,6 +270,39 @@ def _has_even_products() -> bool:
     return np.array_equal(whole[:64], x[:64] @ y.T) and np.array_equal(whole[:, :64], x @ y[:64].T)
 
 
+MOST_OWN, LONGEST = 1 << 23, 384  # multiplications, and numbers of a sum, of products without BLAS
+WIDEST, MOST_TURNED = 64, 128  # columns of a tile, and rows of one that is turned; see products.inc.c
+
+
+def _is_faster_without_blas(row: list[int]) -> bool:
+    rows, inner, columns = row[13:16]
+    length = columns // row[SHARES] // STEP * STEP if row[AXIS] == 3 else columns
+    most = LONGEST if row[22] == SINGLE else MOST_TURNED if row[21] == SINGLE else 0
+    return length >= WIDEST and inner <= most and rows * inner * columns <= MOST_OWN
+
+
+def write_product(a: Array, b: Array, out: Array) -> None:
+    """Write a product of two matrices of single precision without BLAS."""
+    tape, core = Tape(), ((*a.shape, b.shape[1]), (*a.strides, *b.strides, *out.strides))
+    looped(tape, (0, 0), (a, b, out), [1], [[0]] * 3, core=core)
+    row = tape.rows[0]
+    row[0], row[FREEDOM], row[SHARES] = Kind.PRODUCT, OWN_SUMS, 1
+    program = tape.finished()
+    needed().steps(address_of(np.array([address_of(program), 1, 1, 0, 0, 0], np.int64)), 1)
+
+
+@cache
+def _adds_up_as_blas() -> bool:
+    """Tell whether products without BLAS have its bits, for each layout."""
+    x, y = (np.cos(k * np.arange(150 * 128, dtype=np.float32)).reshape(-1, 128) for k in (1, 2))
+    for a, b in ((x, y[:128]), (x, y[:128].T), (x.T, y)):
+        out = np.empty((len(a), 128), np.float32)
+        write_product(a, b, out)
+        if out.tobytes() != np.matmul(a, b).tobytes():
+            return False
+    return True
+
+
 def _divide(tape: Tape, row: list[int]) -> None:
     """Let threads share a large product, by sizes alone where its bits depend on the shares."""
     # The inner length is never divided: BLAS's own threads do that in another order than one.
@@ -286,9 +322,11 @@ def _divide(tape: Tape, row: list[int]) -> None:
             shares *= 2
     row[0], row[AXIS], row[SHARES] = Kind.PRODUCT, axis, shares
     # A vector and a square of a matrix have functions of their own in BLAS.
-    if shares > 1 and axis and min(rows, columns) >= GRAINS[axis] and row[3] != row[4]:
+    if axis and min(rows, columns) >= GRAINS[axis] and row[3] != row[4] and row[24] == SINGLE:
         least = count // length * (length // shares // STEP * STEP)
-        row[ANY_SHARES] = row[24] == SINGLE and least > SMALL and _has_even_products()
+        if least > SMALL and _has_even_products():
+            own = _is_faster_without_blas(row) and _adds_up_as_blas()
+            row[FREEDOM] = OWN_SUMS if own else ANY_SHARES
 
 
 def _strides_over_batch(x: Array, batch: tuple[int, ...]) -> tuple[int, ...]:

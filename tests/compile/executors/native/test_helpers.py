@@ -14,6 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sknet import config_context, no_grad, ops
+from sknet.compile.native._rules import write_product
 from sknet.compile.numpy import fill_mask
 from tests.compile.executors.native.running import FLUSHES, Instructions, calling
 from tests.threads import run_in_threads
@@ -216,6 +217,33 @@ def test_squares_of_matrices_are_the_same_for_any_number_of_threads():
         found.add(out.tobytes())
     assert len(found) == 1
     np.testing.assert_allclose(out, x.astype(float) @ x.T.astype(float), atol=1e-4)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("size", [(125, 128, 128), (128, 119, 128), (113, 128, 130), (60, 97, 330)], ids=str)
+def test_products_without_blas_have_its_bits(size, transposed):
+    rows, inner, columns = size
+    x, y = operand(rows, inner, transposed[0], "float32"), operand(inner, columns, transposed[1], "float32")
+    x[3], x[4], x[5:7] = 0, -0.0, 1e-30 * x[5:7]  # products that underflow: 0 has a sign
+    y[:, 5:7] *= 1e-30
+    out = np.full((rows, columns), np.nan, np.float32)
+    instructions = Instructions([calling(np.matmul, x, y, out=out)], shared=0)
+    assert instructions.shares == [1]
+    assert instructions.run()
+    assert out.tobytes() == np.matmul(x, y).tobytes()
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("size", [(6, 1, 64), (7, 128, 65), (40, 31, 127), (13, 300, 80)], ids=str)
+def test_products_without_blas(size, transposed):
+    rows, inner, columns = size
+    inner = min(inner, 128) if transposed[1] else inner
+    x, y = operand(rows, inner, transposed[0], "float32"), operand(inner, columns, transposed[1], "float32")
+    room = np.full((rows + 2, columns + 3), np.nan, np.float32)
+    write_product(x, y, room[1:-1, 1:-2])
+    expected = x.astype(float) @ y.astype(float)
+    np.testing.assert_allclose(room[1:-1, 1:-2], expected, rtol=0, atol=1e-7 * 8 * inner)
+    assert np.isnan(room).sum() == room.size - rows * columns
 
 
 @pytest.mark.parametrize(
