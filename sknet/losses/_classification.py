@@ -15,7 +15,7 @@ from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import to_device
 from sknet.exceptions import DtypeError
-from sknet.losses._base import Loss, finite_numbers, numbers, reject, shape_error
+from sknet.losses._base import Loss, finite_numbers, numbers, reject, shape_error, times_log
 
 
 class LogitLoss(Loss):
@@ -540,7 +540,7 @@ class KLDivergence(Loss):
         if z.ndim < 2 or z.shape[-1] < 2:  # the softmax of a single outcome is always 1
             raise shape_error(self, z.shape, y.shape, expected="(n_samples, n_outcomes), as the output has")
         z, y = self.pair(z, y)
-        return self.total(ops.xlogy(y, y) - y * ops.log_softmax(z, axis=-1))
+        return self.total(times_log(y) - y * ops.log_softmax(z, axis=-1))
 
     def predict(self, output: Tensor) -> Tensor:
         return ops.softmax(as_tensor(output), axis=-1)

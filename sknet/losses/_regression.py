@@ -11,7 +11,7 @@ from sknet._constraints import shown
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import InvalidParameterError
-from sknet.losses._base import Loss, Scaling, finite_numbers, of_blocks, reject
+from sknet.losses._base import Loss, Scaling, finite_numbers, of_blocks, reject, times_log
 
 
 class SquaredError(Loss):
@@ -163,7 +163,7 @@ class Poisson(Loss):
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
-        return self.total(ops.exp(z) - y * z + (ops.xlogy(y, y) - y))
+        return self.total(ops.exp(z) - y * z + (times_log(y) - y))
 
     def predict(self, output: Tensor) -> Tensor:
         return ops.exp(as_tensor(output))

@@ -191,16 +191,14 @@ def test_an_error_of_a_loss_is_not_one_of_native_code(monkeypatch, recwarn):
 # -- calls left to NumPy ------------------------------------------------------------------------
 
 
-def hosted(widths, rows, hidden=nn.ReLU, optimizer=None, dtype="float32"):
+def hosted(widths, rows, hidden=nn.ReLU, optimizer=None, dtype="float32", loss="log_loss"):
     """Return the calls of a step that native code leaves to NumPy."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((rows, widths[0])).astype(dtype), rng.integers(0, widths[-1], rows)
     layers = [nn.Linear(widths[0], widths[1])]
     for width, after in pairwise(widths[1:]):
         layers += [hidden(), nn.Linear(width, after)]
-    model = Model(
-        nn.Sequential(*layers), loss="log_loss", optimizer=optimizer or Adam(), alpha=1e-4, dtype=dtype
-    )
+    model = Model(nn.Sequential(*layers), loss=loss, optimizer=optimizer or Adam(), alpha=1e-4, dtype=dtype)
     steps = InspectedSteps(model, Batches(X, y, None, rows, model.dtype, model.device), True)
     steps.run(None, 0)
     [run] = steps.runs
@@ -220,6 +218,11 @@ NETWORKS = [
 @pytest.mark.parametrize(("widths", "rows"), NETWORKS)
 def test_perceptrons_leave_no_call_to_numpy(widths, rows):
     assert hosted(widths, rows) == []
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_regressors_leave_no_call_to_numpy(loss):
+    assert hosted((20, 100, 1), 32, loss=loss) == []
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
