@@ -14,7 +14,7 @@ from sknet._parallel import Sharing
 from sknet.compile._calls import Call
 from sknet.compile.native import _instructions
 from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
-from sknet.compile.native._rules import translated
+from sknet.compile.native._rules import translated, write_product
 from sknet.compile.native._run import append
 
 KINDS = list(vars(Kind))
@@ -40,6 +40,11 @@ def is_translated(one: Call) -> bool:
 def round_otherwise(patch: pytest.MonkeyPatch) -> None:
     """Let BLAS be one that rounds a sum of products in another way than native code."""
     patch.setattr(_instructions, "contracted_body", lambda size: None)
+
+
+def multiply(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+    """Write a product of two matrices as native code makes it without BLAS."""
+    write_product(x, y, out)
 
 
 def carry_out(program: np.ndarray, *, is_awake: bool = False, flushes: bool = False) -> bool:

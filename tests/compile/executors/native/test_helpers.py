@@ -14,9 +14,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sknet import config_context, no_grad, ops
-from sknet.compile.native._rules import write_product
 from sknet.compile.numpy import fill_mask
-from tests.compile.executors.native.running import FLUSHES, Instructions, calling
+from tests.compile.executors.native.running import FLUSHES, Instructions, calling, multiply
 from tests.threads import run_in_threads
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -240,7 +239,7 @@ def test_products_without_blas(size, transposed):
     inner = min(inner, 128) if transposed[1] else inner
     x, y = operand(rows, inner, transposed[0], "float32"), operand(inner, columns, transposed[1], "float32")
     room = np.full((rows + 2, columns + 3), np.nan, np.float32)
-    write_product(x, y, room[1:-1, 1:-2])
+    multiply(x, y, room[1:-1, 1:-2])
     expected = x.astype(float) @ y.astype(float)
     np.testing.assert_allclose(room[1:-1, 1:-2], expected, rtol=0, atol=1e-7 * 8 * inner)
     assert np.isnan(room).sum() == room.size - rows * columns
