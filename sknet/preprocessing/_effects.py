@@ -116,7 +116,8 @@ def logarithms_of(table: Table, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
         return y
     y = (y / y.mean()).astype(np.float32)
     inputs, most = _few_inputs(table, rows, y), float(np.log(y.max()))
-    found = inputs @ _of_logarithms(inputs, y, np.ones_like(y), most)
+    own = slice(None, None, 2 if len(y) > MOST_ROWS else 1)  # which means need, in half of the time
+    found = inputs @ _of_logarithms(inputs[own], y[own], np.ones_like(y[own]), most)
     found = np.clip(found, LEAST_LOGARITHM, most)
     return found + y * np.exp(-found) - 1.0
 
