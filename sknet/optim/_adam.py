@@ -13,7 +13,7 @@ from sknet import ops
 from sknet._params import Interval, described_by
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
-from sknet.optim.schedules import InverseTime, Progress, Schedule
+from sknet.optim.schedules import FlatThenCosine, InverseTime, Progress, Schedule, WarmUp
 from sknet.optim.schedules._base import DECAY, RATE, Rate, rate_of, scheduled
 
 _CONSTRAINTS = {
@@ -104,12 +104,10 @@ class Adam(_Moments):
     """
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        lr: Any = self.lr
-        if type(lr) is InverseTime:
-            return _table(self, (lr.lr, lr.n_steps, lr.min_lr), progress.step, n_steps)
-        if callable(lr):
+        kept = _kept(self.lr if callable(self.lr) else float(self.lr))
+        if kept is None:
             return super().hyper_table(progress, n_steps)
-        return _table(self, float(lr), progress.step, n_steps)
+        return _table(self, kept, progress.step, n_steps)
 
 
 @described_by(Adam)
@@ -178,8 +176,26 @@ def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
     return -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
 
 
-KeptRate = float | tuple[float, int, float]
-"""A rate, or the arguments of an `InverseTime`."""
+KeptRate = float | tuple[Any, ...]
+"""A number, or the type of a schedule, whose rates depend on the step alone, and its arguments."""
+
+ARGUMENTS: dict[type, tuple[str, ...]] = {
+    InverseTime: ("lr", "n_steps", "min_lr"),
+    FlatThenCosine: ("lr", "flat", "min_lr", "n_steps"),  # unless that is None
+    WarmUp: ("lr", "n_steps"),
+}
+
+
+def _kept(rate: Any) -> KeptRate | None:
+    """Return what the numbers of a rate are kept by; None if they are not kept."""
+    if type(rate) in (int, float):
+        return rate
+    found = tuple(_kept(getattr(rate, name)) for name in ARGUMENTS.get(type(rate), ()))
+    return (type(rate), *found) if found and None not in found else None
+
+
+def _rate(kept: Any) -> Any:
+    return kept[0](*map(_rate, kept[1:])) if isinstance(kept, tuple) else kept
 
 
 def _table(optimizer: _Moments, lr: KeptRate, first: int, n_steps: int, *others: float) -> np.ndarray:
@@ -195,7 +211,7 @@ def _table(optimizer: _Moments, lr: KeptRate, first: int, n_steps: int, *others:
 @lru_cache(256)
 def _block(lr: KeptRate, beta1: float, beta2: float, others: tuple[float, ...], before: int) -> np.ndarray:
     """Return the numbers of a block of steps: ndarray of shape (BLOCK, n_numbers)."""
-    rate = InverseTime(*lr) if isinstance(lr, tuple) else lr
+    rate = _rate(lr)
     rates = [(rate_of(rate, Progress(step)), step + 1) for step in range(before, before + BLOCK)]
     found = np.array([(lr, _step_size(lr, beta1, beta2, count), *others) for lr, count in rates])
     found.flags.writeable = False  # it is shared

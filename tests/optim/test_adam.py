@@ -7,7 +7,7 @@ import pytest
 from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
 
 from sknet.optim import SGD, Adam, AdamW, RAdam
-from sknet.optim.schedules import InverseScaling, InverseTime, Progress
+from sknet.optim.schedules import FlatThenCosine, InverseScaling, InverseTime, Progress, WarmUp
 from tests.optim.helpers import follow, gradient_series
 
 
@@ -23,6 +23,8 @@ def test_by_hand():
     [
         *(Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), Adam(beta1=0.0, beta2=0.0)),
         *(Adam(InverseTime(0.02, 50, 1e-3)), AdamW(InverseTime(0.1, 3))),
+        *(Adam(FlatThenCosine(0.1, 0.3, 0.01, 90)), Adam(WarmUp(FlatThenCosine(0.1, n_steps=200), 20))),
+        *(Adam(WarmUp(0.1, 3)), Adam(WarmUp(InverseScaling(0.1), 70)), Adam(WarmUp(FlatThenCosine(0.2), 9))),
         *(AdamW(0.01, weight_decay=0.3), AdamW(0.01, weight_decay=InverseScaling(0.1))),
         *(SGD(0.3), SGD(0.3, momentum=0.9), SGD(InverseScaling(0.1))),
     ],
@@ -32,12 +34,22 @@ def test_by_hand():
 @pytest.mark.parametrize("n_steps", [1, 2, 24, 64, 65, 200])
 def test_numbers_of_many_steps_are_those_of_each(n_steps, first, optimizer):
     """To the bit, so that a seeded fit does not depend on how its steps are divided into blocks."""
-    progress = Progress(step=first, epoch=2, samples=80)
+    progress = Progress(step=first, epoch=2, samples=80, total_steps=300)
     rows = [
         list(optimizer.hyper(step + 1, progress._replace(step=step)).values())
         for step in range(first, first + n_steps)
     ]
     assert optimizer.hyper_table(progress, n_steps).tolist() == rows
+
+
+def test_numbers_follow_a_schedule_that_changes():
+    schedule = FlatThenCosine(0.1, n_steps=50)
+    optimizer = Adam(WarmUp(schedule, 5))
+    before = optimizer.hyper_table(Progress(), 60)
+    schedule.set_params(n_steps=20)
+    expected = Adam(WarmUp(FlatThenCosine(0.1, n_steps=20), 5)).hyper_table(Progress(), 60)
+    np.testing.assert_array_equal(optimizer.hyper_table(Progress(), 60), expected)
+    assert (before != expected).any()
 
 
 class Halved(Adam):
