@@ -13,7 +13,7 @@ from sknet import ops
 from sknet._params import Interval, described_by
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
-from sknet.optim.schedules import FlatThenCosine, InverseTime, Progress, Schedule, WarmUp
+from sknet.optim.schedules import Progress, Schedule
 from sknet.optim.schedules._base import DECAY, RATE, Rate, rate_of, scheduled
 
 _CONSTRAINTS = {
@@ -179,18 +179,13 @@ def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
 KeptRate = float | tuple[Any, ...]
 """A number, or the type of a schedule, whose rates depend on the step alone, and its arguments."""
 
-ARGUMENTS: dict[type, tuple[str, ...]] = {
-    InverseTime: ("lr", "n_steps", "min_lr"),
-    FlatThenCosine: ("lr", "flat", "min_lr", "n_steps"),  # unless that is None
-    WarmUp: ("lr", "n_steps"),
-}
-
 
 def _kept(rate: Any) -> KeptRate | None:
     """Return what the numbers of a rate are kept by; None if they are not kept."""
     if type(rate) in (int, float):
         return rate
-    found = tuple(_kept(getattr(rate, name)) for name in ARGUMENTS.get(type(rate), ()))
+    # A subclass may have rates of its own.
+    found = tuple(_kept(getattr(rate, name)) for name in vars(type(rate)).get("_rates_depend_on", ()))
     return (type(rate), *found) if found and None not in found else None
 
 

@@ -261,6 +261,8 @@ class InverseTime(Falling):
 
     _parameter_constraints = {"lr": [POSITIVE], "n_steps": [COUNT], "min_lr": [SHARE]}
 
+    _rates_depend_on = "lr", "n_steps", "min_lr"
+
     def __init__(self, lr: float, n_steps: int, min_lr: float = 0.0) -> None:
         self.lr = lr
         self.n_steps = n_steps

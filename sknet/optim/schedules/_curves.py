@@ -182,6 +182,8 @@ class FlatThenCosine(Falling):
         "n_steps": [COUNT, None],
     }
 
+    _rates_depend_on = "lr", "flat", "min_lr", "n_steps"  # unless that is None
+
     def __init__(self, lr: float, flat: float = 0.5, min_lr: float = 0.0, n_steps: int | None = None) -> None:
         self.lr = lr
         self.flat = flat
@@ -492,6 +494,8 @@ class WarmUp(Composed):
     """
 
     _parameter_constraints = {"lr": RATE, "n_steps": [COUNT]}
+
+    _rates_depend_on = "lr", "n_steps"
 
     def __init__(self, lr: Rate, n_steps: int) -> None:
         self.lr = lr
