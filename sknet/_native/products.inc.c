@@ -26,14 +26,34 @@ static inline void N(product_tile)(const T *a, int64_t row, int64_t step, const 
             N(store_long)(out + i * out_row + v * N(long_lanes), sums[i][v] + (T)0); /* 0 has no sign */
 }
 
-/* Write some columns of a matrix, or its rows if columns are contiguous, side by side. */
+/* Write columns of a matrix, which are contiguous, side by side. */
+static void N(turn)(const T *x, int64_t column, int64_t inner, T *out) {
+    int64_t k = 0;
+#if defined(SKNET_FLUSHES) && defined(LONG_BYTES)
+    for (; k + 4 <= inner; k += 4)
+        for (int64_t j = 0; j < N(product_columns); j += 4) {
+            const T *own = x + j * column + k;
+            __m128 a = _mm_loadu_ps(own), b = _mm_loadu_ps(own + column), c = _mm_loadu_ps(own + 2 * column),
+                   d = _mm_loadu_ps(own + 3 * column);
+            _MM_TRANSPOSE4_PS(a, b, c, d);
+            T *to = out + k * N(product_columns) + j;
+            _mm_storeu_ps(to, a), _mm_storeu_ps(to + N(product_columns), b);
+            _mm_storeu_ps(to + 2 * N(product_columns), c), _mm_storeu_ps(to + 3 * N(product_columns), d);
+        }
+#endif
+    for (; k < inner; k++)
+        for (int64_t j = 0; j < N(product_columns); j++)
+            out[k * N(product_columns) + j] = x[j * column + k];
+}
+
+/* Write some columns of a matrix side by side. */
 static void N(copy_columns)(const T *x, int64_t row, int64_t column, int64_t inner, T *out) {
+    if (column != 1) {
+        N(turn)(x, column, inner, out);
+        return;
+    }
     for (int64_t k = 0; k < inner; k++, x += row, out += N(product_columns))
-        if (column == 1)
-            memcpy(out, x, N(product_columns) * sizeof(T));
-        else
-            for (int64_t j = 0; j < N(product_columns); j++)
-                out[j] = x[j * column];
+        memcpy(out, x, N(product_columns) * sizeof(T));
 }
 
 /* Write a product, given addresses, lengths and strides in bytes, as a loop of NumPy's has them after its first axis.
