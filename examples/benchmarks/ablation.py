@@ -132,7 +132,7 @@ VARIANTS = {
     "sums": [Variant(f"{n} sums", constants={(_sums, "MOST_SUMS"): n}) for n in (0, 2, 3)],
     "folds": [Variant(f"one in {n}", constants={(_members, "PARTS_OF_SEVERAL"): n}) for n in (10, 20)],
     "neighbors": [
-        Variant("networks alone", {"n_folds": 4}),
+        Variant("networks alone", lambda task: {} if task == "regression" else {"n_folds": 4}),
         Variant("neighbors, too", {"neighbors": "auto"}),
     ],
     "members": [sized(256, 256), sized(256, 128), sized(128, 256), sized(128, 128)],
@@ -200,10 +200,17 @@ class Watched:
         self.seconds[job.kind] += time.thread_time() - began
         return found
 
-    def _mix_up(self, task: Any, jobs: Any, trained: Any, *others: Any) -> None:
-        super()._mix_up(task, jobs, trained, *others)  # type: ignore[misc]
+    def _residuals(self, *args: Any) -> Any:
+        began = time.thread_time()
+        found = super()._residuals(*args)  # type: ignore[misc]
+        self.seconds[NEIGHBORS] += time.thread_time() - began
+        return found
+
+    def _mix_up(self, task: Any, jobs: Any, trained: Any, *others: Any) -> Any:
+        found = super()._mix_up(task, jobs, trained, *others)  # type: ignore[misc]
         if NEIGHBORS not in task.settings:
             self.held = Held(task, jobs, trained, self._by_error())  # type: ignore[attr-defined]
+        return found
 
 
 class Classifier(Watched, TabularClassifier):
@@ -221,8 +228,8 @@ class Held:
         parts, folds = defaultdict(list), {}
         for job, members in sorted(zip(jobs, trained, strict=True), key=lambda pair: pair[0].fold):
             folds[job.fold] = job.rows[1]
-            for i, (_, output) in enumerate(members):
-                parts[job.kind, i].append(output)
+            for i, each in enumerate(members):
+                parts[job.kind, i].append(each.outputs)
         rows = np.concatenate(list(folds.values()))
         self.members = {f"{kind} {i}": np.concatenate(found) for (kind, i), found in parts.items()}
         self.kinds = {
@@ -295,8 +302,7 @@ def fitted(variant: Variant, X: Any, y: Any, task: str, seed: int, **params: Any
     model = (Regressor if task == "regression" else Classifier)(random_state=seed, n_jobs=1)
     model.variant = variant
     chosen = variant.params(task) if callable(variant.params) else variant.params
-    if task != "regression":
-        params = {"neighbors": None, **params}  # the other parts are of networks
+    params = {"neighbors": None, **params}  # the other parts are of networks
     return model.set_params(**{**params, **chosen}).fit(X, y)
 
 
@@ -470,7 +476,7 @@ def main() -> None:
     large = ("mixing", "sums", "folds", "neighbors", "members")
     sizes = {**dict.fromkeys(large, 10_000), "few": FEW, "many": MANY}
     of_part = dict.fromkeys(("mixing", "sums", "folds", "members", "few"), SETS)
-    of_part["neighbors"] = ("covertype_16pct",)
+    of_part["neighbors"] = ("covertype_16pct", "california_housing", "diamonds", "bike_sharing")
     of_part["many"] = ("covertype_16pct", "kddcup99_10pct")
     tables: dict[str, Table] = {}
     for part in arguments.parts:

@@ -84,6 +84,7 @@ PARTS = {
         _members="Job Members Setting Task",
         _neighbors="LogShares",
         _predicting="Mix",
+        _residuals="WeightedMean",
         _training="Member NoScore Rows TabularNet",
     ),
 }

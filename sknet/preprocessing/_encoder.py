@@ -1,5 +1,6 @@
 """TableEncoder: columns of any kind become numbers that a network can learn from."""
 
+from copy import copy
 from numbers import Integral
 from typing import Any, Self
 
@@ -351,3 +352,11 @@ def fit_encoder(
         if name in vars(estimator):
             setattr(fitted, name, getattr(estimator, name))
     return fitted, fitted._fit_table(schema, table, target, random_state, rows, directions)
+
+
+def narrowed(encoder: TableEncoder, is_kept: np.ndarray) -> TableEncoder:
+    """Return a copy of a fitted encoder with some of its outputs, as for `Plan.narrowed`."""
+    found = copy(encoder)
+    found._plan = encoder.plan.narrowed(is_kept)
+    found.n_features_out_ = found._plan.width
+    return found

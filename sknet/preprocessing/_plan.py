@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -159,6 +159,26 @@ class Plan(FieldsAlone):
         found += [(len(x) - 1, 1) for column in self.numbers.columns for x in column.edges.values()]
         found += [(1, 0)] * flags
         return (*found, *(block for column in self._columns for block in column.blocks))
+
+    def narrowed(self, is_kept: np.ndarray) -> "Plan":
+        """Return a plan of dense values, flags and categories that are kept: a category as a whole."""
+        ends = np.cumsum([len(x) for x in (self.numbers.values[0], self.numbers.bins[0], self.numbers.flags)])
+        values, flags = np.zeros((2, len(self.numbers.columns)), bool)
+        values[self.numbers.values[0]], flags[self.numbers.flags] = (
+            is_kept[: ends[0]],
+            is_kept[ends[1] : ends[2]],
+        )
+        numbers = [
+            replace(column, scale=column.scale * has_value, edges={}, has_flag=bool(has_flag))
+            for column, has_value, has_flag in zip(self.numbers.columns, values, flags, strict=True)
+        ]
+        categories, at = [], ends[2]
+        for column in self.categories:
+            width = len(column.names)
+            is_whole = is_kept[at : at + width].all()
+            categories.append(column if is_whole else CategoryColumn((), column.values[:, :0]))
+            at += width
+        return Plan(Numbers(tuple(numbers)), None, tuple(categories))
 
     def directions(self, of_numbers: np.ndarray | None) -> np.ndarray | None:
         """Return -1, 0 or 1 for each output, given that for each number; flags have no direction."""

@@ -84,13 +84,15 @@ from sknet.tabular._members import (
 )
 from sknet.tabular._neighbors import (
     LEAST_ROWS,
+    WIDEST,
     NeighborTraining,
     have_neighbors,
     of_all_folds,
     with_all_rows,
 )
 from sknet.tabular._predicting import Blend, Mix, Predicts, blended, counted, deciding, mixed, spans_of
-from sknet.tabular._training import Member, Rows, Training, encoded_rows, reads_codes
+from sknet.tabular._residuals import Left, Residuals, found_residuals, have_residuals
+from sknet.tabular._training import Member, Rows, Trained, Training, encoded_rows, reads_codes
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
 MOST_WORK = 1000.0  # a multiple of the default that nobody waits for
@@ -111,10 +113,6 @@ CONSTRAINTS: dict[str, Any] = {
     "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose", StrOptions({"auto", "bar"})],
 }
-Trained = tuple[Member, np.ndarray]
-
-"""A member, and its outputs for its held-out rows."""
-
 Encoded = tuple[TableEncoder, Rows, Rows]
 
 """The encoder of a fold, and the rows for training and those held out."""
@@ -169,7 +167,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
     members_ : list of Member
         The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
     mix_ : dict of str to float
-        Weight of each kind, without one that is left out, such as neighbors that would have the weight 0.
+        Weight of each kind, without one that is left out, such as neighbors that would have the weight 0;
+        of a regressor, that of neighbors is the factor of what they add, and the others sum to 1.
     feature_importances_ : ndarray of shape (n_features_in_,)
         Permutation importances: the increase of the loss of held-out rows if a column has the values of other
         rows, as shares of the sum over the columns.
@@ -366,6 +365,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         n_known = len(known) if task.weight is None else np.count_nonzero(task.weight[known] > 0)
         if n_known < LEAST_ROWS:
             task.settings.pop(NEIGHBORS, None)
+            task = replace(task, adds_residuals=False)
         task = _with_sums(with_log_links(task, folds), known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.
@@ -374,12 +374,16 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             jobs, settings = self._within_budget(task, jobs, began, begun)
             task = replace(task, settings=settings)
             task, jobs, trained = self._run(task, jobs, begun)
-        self._mix_up(task, jobs, trained, y, X)
+            residuals = self._mix_up(task, jobs, trained, y, X)
         with blas_threads(1), grouped(1):
             self.feature_importances_ = permutation_importances(
                 task, jobs, self.members_, self._mix, self.n_jobs
             )
-        self.members_ = [with_all_rows(member, folds, task) for member in self.members_]
+        if residuals is None:
+            self.members_ = [with_all_rows(member, folds, task) for member in self.members_]
+        else:
+            networks = [member for member in self.members_ if member.kind != NEIGHBORS]
+            self.members_ = [*networks, residuals.member]
 
     def _with_validation(
         self, task: Task, y: np.ndarray, X_val: Any, y_val: Any, weight_val: Any, offset_val: Any
@@ -434,6 +438,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         if not {*kinds} - {NEIGHBORS}:
             raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
         is_free = directions is None and offset is None
+        adds_residuals = is_free and NEIGHBORS in kinds and have_residuals(targets, loss, table, self.budget)
         if not (is_free and have_neighbors(targets.task, encoded, loss, table)):
             kinds = [name for name in kinds if name != NEIGHBORS]
         of_all = targets.task, table.numbers.shape, self.members, NEIGHBORS in kinds
@@ -449,7 +454,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             left = np.where(weight > 0, left, 0.0) if np.ndim(weight) == 2 else left
             target = target_of(left, "regression")
         return Task(
-            schema, table, target, encoded, weight, loss, n_outputs, settings, directions, offset, mean
+            *(schema, table, target, encoded, weight, loss, n_outputs, settings),
+            *(directions, offset, mean, adds_residuals),
         )
 
     def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
@@ -526,9 +532,8 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         found = {id(job): each for job, each in zip(ordered, trained, strict=True)}
         return task, jobs, [found[id(job)] for job in jobs]
 
-    def _encoded(self, task: Task, job: Job) -> "Encoded":
-        """Return the encoder of a kind in one fold, and rows encoded for that fold."""
-        setting, (training, held_out) = task.settings[job.kind], job.rows
+    def _fitted_encoder(self, task: Task, job: Job, setting: Setting) -> Any:
+        """Return the encoder of a kind in one fold, and encodings of training rows that differ."""
         random_state = np.random.RandomState(job.seeds[0])
         unfitted = TableEncoder(
             self.categorical_features,
@@ -539,9 +544,14 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             target_type="regression" if self._numeric_targets else "classification",
             sparse_output=task.schema.is_sparse,
         )
-        encoder, fitted = fit_encoder(
-            unfitted, self, task.schema, task.table, task.target, random_state, training, task.directions
+        return fit_encoder(
+            unfitted, self, task.schema, task.table, task.target, random_state, job.rows[0], task.directions
         )
+
+    def _encoded(self, task: Task, job: Job) -> "Encoded":
+        """Return the encoder of a kind in one fold, and rows encoded for that fold."""
+        training, held_out = job.rows
+        encoder, fitted = self._fitted_encoder(task, job, task.settings[job.kind])
         is_host = self.device is None or Device(self.device).kind == "cpu"
         is_coded = is_host and reads_codes(task.table) and not job._is_of_all_folds
         blocks = encoder.plan.blocks if is_coded else ()
@@ -587,7 +597,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             if may_drop and choice.is_needless:
                 break
             rows = self._encoded(task, job) if rows is None else rows
-            encoder, _, others = rows
+            encoder, own, others = rows
             began = time.monotonic()
             training = self._training(task, job, rows, seed) if training is None else training
             progress.begun(setting, training.done)
@@ -597,21 +607,45 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
                 break
             member = Member(job.kind, job.fold, encoder, model, history)
             progress.ended(member, setting, time.monotonic() - began)
-            found.append((member, member.outputs(others)))
+            of_own = member.outputs_of_trained(own) if task.adds_residuals else None
+            found.append(Trained(member, member.outputs(others), of_own))
         if len(found) < setting.per_fold:
             progress.dropped([setting] * (setting.per_fold - len(found)))
-        choice.see(job, [outputs for _, outputs in found])
+        choice.see(job, [each.outputs for each in found])
         return found
 
-    def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any) -> None:
-        """Set the fitted attributes: members and their mix, and the score of held-out rows, some of `X`."""
+    def _residuals(
+        self,
+        task: Task,
+        jobs: list[Job],
+        trained: list[list[Trained]],
+        mix: Mix,
+        rows: np.ndarray,
+        mixed: Any,
+    ) -> Residuals | None:
+        """Return members that add residuals of similar rows to outputs for held-out `rows`, if they gain."""
+        folds = [job.rows for job in {job.fold: job for job in jobs}.values()]
+        known, _ = of_all_folds(folds, task.table.n_rows)
+        setting = setting_of(NEIGHBORS, "auto", "regression", task.table.numbers.shape, "auto")
+        encoder, _ = self._fitted_encoder(task, Job(NEIGHBORS, 0, (known, rows), jobs[0].seeds), setting)
+        if encoder.plan.width > WIDEST:
+            return None
+        return found_residuals(Left(task, encoder, jobs, trained, mix), rows, mixed, task)
+
+    def _mix_up(
+        self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any, X: Any
+    ) -> Residuals | None:
+        """Set the fitted attributes: members and their mix, and the score of held-out rows, some of `X`.
+
+        The members that add residuals, if there are some, are those of the folds.
+        """
         n_rows = task.table.n_rows
         counts = {kind: np.zeros((n_rows, 1), dtype=np.int64) for kind in task.settings}
         outputs = {kind: np.zeros((n_rows, task.n_outputs)) for kind in task.settings}
         for job, members in zip(jobs, trained, strict=True):
             _, held_out = job.rows
             # With a repeated splitter, rows have several outputs.
-            outputs[job.kind][held_out] += np.mean([output for _, output in members], axis=0)
+            outputs[job.kind][held_out] += np.mean([each.outputs for each in members], axis=0)
             counts[job.kind][held_out] += 1
         rows = np.flatnonzero(next(iter(counts.values())))
         known = {kind: output[rows] / counts[kind][rows] for kind, output in outputs.items()}
@@ -619,10 +653,18 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         mix = mixed(known, task.y[rows], weight, task.loss, self._by_error())
         # Members of all folds would hold the rows of the fit for nothing.
         mix = mix.without({kind for kind in OF_ALL_FOLDS if mix.weights.get(kind) == 0.0})
-        trained = [own for job, own in zip(jobs, trained, strict=True) if job.kind in mix.weights]
+        residuals = None
+        if task.adds_residuals:
+            residuals = self._residuals(task, jobs, trained, mix, rows, mix.of(known))
+        chosen = [own for job, own in zip(jobs, trained, strict=True) if job.kind in mix.weights]
+        self.members_ = [each.member for own in chosen for each in own]
+        self.encoder_ = [own[0].member.encoder for own in chosen]
+        if residuals is not None:
+            mix = mix.plus(NEIGHBORS, residuals.factor)
+            known[NEIGHBORS] = residuals.outputs
+            self.members_ += residuals.of_folds
+            self.encoder_.append(residuals.member.encoder)
         self._schema, self._loss_function = task.schema, task.loss
-        self.members_ = [member for members in trained for member, _ in members]
-        self.encoder_ = [members[0][0].encoder for members in trained]
         self._mix, self.mix_, self.temperature_ = mix, mix.weights, mix.temperatures
         n_own = len(task.target.y)  # validation rows are behind these
         first = n_own if n_own < len(y) else 0
@@ -636,6 +678,7 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             is_of_targets = weight is not None and weight.ndim == 2
             seen = with_missing(y[rows], weight == 0) if is_of_targets else y[rows]
             self.oof_score_ = self._scored(found, X, rows - first, seen, row_weights(weight))
+        return residuals
 
     def _scored(self, outputs: Any, X: Any, rows: np.ndarray, y: Any, weight: Any) -> float:
         """Return what `scoring` says of the outputs for held-out rows."""

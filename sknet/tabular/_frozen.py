@@ -23,6 +23,7 @@ from sknet.losses._wrappers import without_offset
 from sknet.persistence import write_atomically
 from sknet.preprocessing._plan import FittedEncoder
 from sknet.preprocessing._schema import Schema, Table
+from sknet.tabular._members import NEIGHBORS
 from sknet.tabular._predicting import Classifies, Counted, Mix, OfOneRow, Predicts, Regresses, blended
 from sknet.tabular._training import Member
 
@@ -273,7 +274,8 @@ def _check_mix(ensemble: Any) -> None:
         raise ValueError(f"members of the kinds {sorted(kinds)} are mixed as {mix.weights}")
     if ensemble.mix_ != mix.weights or ensemble.temperature_ != mix.temperatures:
         raise ValueError(f"mix_ and temperature_ are {ensemble.mix_} and {ensemble.temperature_}, not {mix}")
-    if not math.isclose(sum(mix.weights.values()), 1.0):
+    added = mix.weights.get(NEIGHBORS, 0.0) if ensemble._numeric_targets else 0.0
+    if not math.isclose(sum(mix.weights.values()) - added, 1.0):
         raise ValueError(f"the weights of kinds must sum to 1, and are {mix.weights}")
     encoders = {id(encoder) for encoder in ensemble.encoder_}
     if not all(id(member.encoder) in encoders for member in ensemble.members_):

@@ -37,16 +37,18 @@ def permutation_importances(
     of_folds = [job for job in jobs if not job._is_of_all_folds]
     jobs_of = {job.fold: [each for each in of_folds if each.fold == job.fold] for job in of_folds}
     work = [
-        partial(_rises_in, task, own, counted([each for each in members if _is_of(each, fold)], mix))
-        for fold, own in jobs_of.items()
+        partial(_rises_in, task, own, counted(_of_fold(members, fold), mix)) for fold, own in jobs_of.items()
     ]
     found = run_in_threads(work, n_jobs, [f"in the importances of fold {fold}" for fold in jobs_of])
     totals = np.maximum(np.sum(found, axis=0), 0.0)
     return totals / (totals.sum() or 1.0)
 
 
-def _is_of(member: Member, fold: int) -> bool:
-    return member.fold == fold or member._is_of_all_folds
+def _of_fold(members: Sequence[Member], fold: int) -> list[Member]:
+    """Return the members of a fold, and those of all folds of which there is no other for it."""
+    own = [member for member in members if member.fold == fold]
+    kinds = {member.kind for member in own}
+    return own + [each for each in members if each._is_of_all_folds and each.kind not in kinds]
 
 
 def _rises_in(task: Task, jobs: Sequence[Job], members: Sequence[Counted]) -> np.ndarray:

@@ -423,6 +423,7 @@ class Task:
     directions: np.ndarray | None = None
     offset: np.ndarray | None = None
     mean: float | None = None
+    adds_residuals: bool = False
     _stored_fields = {
         "y": np.ndarray,
         "offset": [np.ndarray, None],

@@ -32,9 +32,13 @@ LEAST_SQUARE = 1e-3  # of the distance of the nearest rows; most may have the sa
 
 def have_neighbors(task: str, y: np.ndarray, loss: Loss, table: Any) -> bool:
     """Tell whether similar rows may be looked at: of several classes, and not too many rows."""
-    n_rows, width = len(y), table.numbers.shape[1] + table.codes.shape[1]
-    is_fit = task == "multiclass" and y.ndim == 1 and isinstance(loss, LogLoss) and table.sparse is None
-    return is_fit and FEW_ROWS <= n_rows < MEDIUM_ROWS and width <= WIDEST
+    return task == "multiclass" and y.ndim == 1 and isinstance(loss, LogLoss) and are_comparable(table)
+
+
+def are_comparable(table: Any) -> bool:
+    """Tell whether the rows of a table may be compared with each other: neither too few nor too many."""
+    width = table.numbers.shape[1] + table.codes.shape[1]
+    return table.sparse is None and FEW_ROWS <= table.n_rows < MEDIUM_ROWS and width <= WIDEST
 
 
 def of_all_folds(folds: list[Fold], n_rows: int) -> Fold:
@@ -91,7 +95,7 @@ def _shares(y: np.ndarray, n_classes: int) -> np.ndarray:
     return found
 
 
-def _weighted(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def weighted(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return encoded rows, their classes and the logarithms of their weights, of those that have one."""
     X, y = np.asarray(rows.take(slice(None))), rows.y
     if rows.weight is None:
@@ -102,18 +106,24 @@ def _weighted(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _network(rows: Rows, squares: np.ndarray, n_classes: int) -> TabularNet:
     """Return a network of plain layers that compares rows with these, by squared factors of columns."""
-    X, y, bias = _weighted(rows)
-    order = np.argsort(y, kind="stable")
-    X, bias = X[order], bias[order]
-    n_rows, width = X.shape
-    found = TabularNet(width, n_classes, (n_rows,), 0.0, scales=False)
-    first, ends = found.body[0], np.cumsum(np.bincount(y, minlength=n_classes))
-    found.scale = nn.Scale(width)
+    X, y, bias = weighted(rows)
+    order, ends = np.argsort(y, kind="stable"), np.cumsum(np.bincount(y, minlength=n_classes))
+    first = bias[order] - np.square(X[order]) @ squares
+    return comparing(2.0 * X[order].T, first, squares, LogShares(tuple(ends.tolist())), n_classes)
+
+
+def comparing(
+    weight: np.ndarray, bias: np.ndarray, squares: np.ndarray, last: nn.Module, n_outputs: int
+) -> TabularNet:
+    """Return a network of plain layers: factors of columns, a product, and the last one."""
+    width, size = weight.shape
+    found = TabularNet(width, n_outputs, (size,), 0.0, scales=False)
+    first, found.scale = found.body[0], nn.Scale(width)
     found.scale.weight.data = squares
-    first.weight.data = np.ascontiguousarray((2.0 * np.float32(width) ** 0.5) * X.T)
-    first.bias.data = bias - np.square(X) @ squares
-    found.skip.weight.data = np.zeros((width, n_classes), np.float32)
-    found.body = nn.Sequential(first, LogShares(tuple(ends.tolist())))
+    first.weight.data = np.ascontiguousarray(np.float32(width) ** 0.5 * weight)
+    first.bias.data = bias
+    found.skip.weight.data = np.zeros((width, n_outputs), np.float32)
+    found.body = nn.Sequential(first, last)
     return found
 
 
@@ -123,7 +133,7 @@ class NeighborTraining(Training):
     def _made(
         self, random_state: np.random.RandomState, one_hot: Any, directions: Any
     ) -> tuple[nn.Module, Rows]:
-        X, y, bias = _weighted(self._rows)
+        X, y, bias = weighted(self._rows)
         order = random_state.permutation(len(y))
         keys, others = np.split(order, [min(MOST_KEYS, len(y) // 2)])
         start = start_of(X[keys], X[others[:STARTING]])
@@ -141,7 +151,7 @@ class NeighborTraining(Training):
         few = np.linspace(0, n_rows - 1, min(DECIDING, n_rows)).astype(np.intp)  # rows may be sorted
         rows, y = self._held_out.take(few), self._held_out.y[few]
         weight = deciding(None if self._held_out.weight is None else self._held_out.weight[few])
-        found = [_model(_network(self._rows, f**2 * squares, self._n_outputs), model) for f in FACTORS]
+        found = [with_network(_network(self._rows, f**2 * squares, self._n_outputs), model) for f in FACTORS]
 
         def loss(each: Model) -> float:
             return badness(to_host(predict_rows(each, rows)), y, weight, model.loss_function)
@@ -149,7 +159,8 @@ class NeighborTraining(Training):
         return min(found, key=loss)
 
 
-def _model(network: TabularNet, like: Model) -> Model:
+def with_network(network: TabularNet, like: Model) -> Model:
+    """Return a model like another with a network of its own."""
     return Model(
         network,
         loss=like.loss_function,
@@ -170,4 +181,4 @@ def with_all_rows(member: Member, folds: list[Fold], task: Task) -> Member:
     rows = Rows(encoded_rows(member.encoder, task.table, own), task.y[own], weight)
     module = member.model.module
     network = _network(rows, to_host(module.scale.weight.data), module.skip.out_features)
-    return replace(member, model=_model(network, member.model))
+    return replace(member, model=with_network(network, member.model))

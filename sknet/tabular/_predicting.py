@@ -190,6 +190,10 @@ class Mix:
         parts = (self.weights, self.temperatures)
         return Mix(*({name: value for name, value in part.items() if name not in kinds} for part in parts))
 
+    def plus(self, kind: str, factor: float) -> "Mix":
+        """Return the mix with a kind whose outputs are added to those of the others."""
+        return Mix({**self.weights, kind: factor}, {**self.temperatures, kind: 1.0})
+
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         parts = [self.factor(kind) * outputs[kind] for kind, weight in self.weights.items() if weight]
         return np.sum(parts, axis=0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sknet.engine import Batches, History, Model, Score
 from sknet.engine._batches import ComputedRows
 from sknet.engine._loop import Settings, Validation, train
 from sknet.engine._model_copies import slim_model
-from sknet.engine._network import chunk_rows_of, predict_rows
+from sknet.engine._network import Predictor, chunk_rows_of, network_of, predict_rows
 from sknet.estimators._architecture import after_linear, linear_layer
 from sknet.losses import LogLoss, Loss
 from sknet.losses._wrappers import WithOffset
@@ -440,6 +440,16 @@ class Member(OfKind):
             return np.concatenate([self.outputs(X[start : start + size]) for start in starts])
         return to_host(predict_rows(self.model, X))
 
+    def outputs_of_trained(self, rows: Rows) -> np.ndarray:
+        """Return raw outputs for the rows of the training, whose codes are not decoded."""
+        if not rows.blocks:
+            return self.outputs(rows.X)
+        # Programs for so many rows are not kept with the model.
+        network, by = network_of(self.model), ByCodes(rows.blocks)
+        compute = Predictor(network.module, network.layout, network.flat, None, by, network.device)
+        starts = range(0, rows.n_rows, rows.chunk)
+        return np.concatenate([compute.in_parts(rows.X[start : start + rows.chunk]) for start in starts])
+
     def of_codes(self, codes: np.ndarray) -> np.ndarray:
         """Return raw outputs for a row that is given by codes of the encoder's blocks."""
         by = ByCodes(self.encoder.plan.blocks)
@@ -450,6 +460,14 @@ class Member(OfKind):
     def reads_codes(self) -> bool:
         """True if the network predicts a row by codes: a ``TabularNet`` on the host."""
         return isinstance(self.model.module, TabularNet) and self.model.device.kind == "cpu"
+
+
+class Trained(NamedTuple):
+    """A member with its outputs for the rows that it has not seen, and perhaps for those that it has."""
+
+    member: Member
+    outputs: np.ndarray
+    of_trained: "np.ndarray | None" = None
 
 
 def loss_with(loss: Loss, label_smoothing: float) -> Loss:

@@ -188,14 +188,19 @@ def tables(small: dict[str, Any]) -> list[Any]:
     pipeline = make_pipeline(sknet.TableEncoder(random_state=0), sknet.MLPRegressor(**small)).fit(FRAME, Y)
     written = [network.freeze(), ensemble.freeze(), sknet.freeze(pipeline)]
     amounts = TabularRegressor(sharp=Members(log_link=True), **members).fit(X, np.exp(Y))
-    return [encoder.fit(FRAME, LABELS), network, ensemble, with_neighbors(members), amounts, *written]
+    compared = with_neighbors(members)
+    return [encoder.fit(FRAME, LABELS), network, ensemble, amounts, *compared, *written]
 
 
-def with_neighbors(members: dict[str, Any]) -> Any:
-    """Return an ensemble of enough rows for neighbors; they are left out where they would have no weight."""
+def with_neighbors(members: dict[str, Any]) -> list[Any]:
+    """Return ensembles of enough rows for neighbors; they are left out where they would have no weight."""
     spread = np.random.default_rng(0).uniform(size=(1000, 4))
-    found = TabularClassifier(smooth=None, **members).fit(spread, (spread[:, :2] // 0.2).sum(axis=1) % 3)
-    assert "neighbors" in found.mix_
+    board = (spread[:, :2] // 0.2).sum(axis=1)
+    found = [
+        TabularClassifier(smooth=None, **members).fit(spread, board % 3),
+        TabularRegressor(sharp=None, **members).fit(spread[:, :2], np.sin(9 * spread[:, 0])),
+    ]
+    assert all("neighbors" in each.mix_ for each in found)
     return found
 
 

@@ -21,6 +21,7 @@ from sknet.exceptions import CaptureError
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.tables import drawn, harmed
 from tests.tabular import test_neighbors as neighbors
+from tests.tabular import test_residuals as residuals
 from tests.tabular.test_frozen import CASES
 from tests.tabular.test_frozen import X as TABLE
 from tests.tabular.test_sums import WAVE
@@ -330,3 +331,10 @@ def test_neighbors():
     assert model.mix_["neighbors"] > 0
     found = outputs(onnx.export(model), neighbors.X[:50])
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(neighbors.X[:50]), atol=1e-4)
+
+
+def test_residuals_of_similar_rows():
+    model = TabularRegressor(**residuals.QUICK).fit(residuals.X, residuals.Y)
+    assert model.mix_["neighbors"] > 0
+    found = outputs(onnx.export(model), residuals.X[:50])
+    np.testing.assert_allclose(found["variable"].ravel(), model.predict(residuals.X[:50]), atol=1e-2)

@@ -12,7 +12,7 @@ import sknet
 from sknet.tabular import Members, TabularRegressor
 from tests.freezing.test_python import module_of
 
-QUICK = {"n_folds": 2, "n_jobs": 1, "random_state": 0}
+QUICK = {"n_folds": 2, "n_jobs": 1, "random_state": 0, "neighbors": None}
 
 
 def rows(n=1500, seed=0, power=1.0):

@@ -10,15 +10,24 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, softmax
 from sklearn.metrics import log_loss
-from sklearn.model_selection import KFold, TimeSeriesSplit
+from sklearn.model_selection import KFold, RepeatedKFold, TimeSeriesSplit
 
 import sknet
 from sknet.core import no_grad
 from sknet.losses import LogLoss
-from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from sknet.tabular import Members, TabularClassifier, TabularRegressor, _residuals
 from sknet.tabular._importances import FEWEST_ROWS, rises_of
 from sknet.tabular._neighbors import COMMON, Distances, _network, _shares, of_all_folds
 from sknet.tabular._predicting import Mix, mixed
+from sknet.tabular._residuals import (
+    _Pairs,
+    _parts_of,
+    _telling,
+    factor_of,
+    groups_of,
+    learned,
+    network_of_means,
+)
 from sknet.tabular._training import Rows
 from tests.freezing.test_python import module_of
 
@@ -224,7 +233,6 @@ OTHERS = {
     "few rows": lambda **p: TabularClassifier(**p).fit(X[:900], Y[:900]),
     "two classes": lambda **p: TabularClassifier(**p).fit(X, Y == "a"),
     "several columns": lambda **p: TabularClassifier(**p).fit(X, np.c_[Y, Y]),
-    "numbers": lambda **p: TabularRegressor(**p).fit(X, X["east"]),
     "ordered": lambda **p: TabularClassifier(**p, loss="ordinal").fit(X, np.searchsorted(["a", "b"], Y)),
     "another loss": lambda **p: TabularClassifier(**p, loss="hinge").fit(X, Y),
     "offset": lambda **p: TabularClassifier(**p).fit(X, Y, offset=np.zeros((len(X), 3))),
@@ -255,8 +263,8 @@ def test_they_have_no_parameters_of_their_own(value):
     assert model.neighbors is value
     assert model.n_folds == "auto"
     assert model.set_params(sharp__epochs=3, neighbors=None).sharp.epochs == 3
-    with pytest.raises(ValueError, match="Invalid parameter 'neighbors' for estimator TabularRegressor"):
-        TabularRegressor().set_params(neighbors__epochs=3)
+    with pytest.raises(ValueError, match=r"'neighbors__epochs' for TabularRegressor: .* 'auto' or None"):
+        TabularRegressor(neighbors=value).set_params(neighbors__epochs=3)
 
 
 def test_they_belong_to_all_folds(fitted, capsys):
@@ -334,3 +342,123 @@ def test_three_kinds_are_mixed_by_a_grid():
     grid = [np.array(each) / 10 for each in product(range(11), repeat=3) if sum(each) == 10]
     assert [*mix.weights.values()] == pytest.approx(min(grid, key=badness))
     assert min(mix.weights.values()) > 0
+
+
+def looked_at(monkeypatch):
+    """Return what the fit of a regressor finds residuals from."""
+    found = []
+    monkeypatch.setattr("sknet.tabular._base.found_residuals", lambda *args: found.append(args))
+    TabularRegressor(**QUICK).fit(X, np.sin(4 * X["east"]))
+    [args] = found
+    return args
+
+
+def test_distances_of_a_part_are_learned_from_the_others(monkeypatch):
+    left, *_ = looked_at(monkeypatch)
+    parts, groups = _parts_of(left.folds, len(X)), groups_of(left.encoder)
+    pairs, targets = _Pairs(left.X, left.of_folds, left.weight, left.folds), []
+
+    def least(own, start):
+        targets.append(own.left)
+        return 0.5, start
+
+    monkeypatch.setattr(_residuals, "_least", least)
+    assert len(learned(pairs, -1.0, groups, parts)) == 3
+    known = np.array([len(each) for each in targets]).reshape(3, 3)  # of two starts, and of what follows
+    np.testing.assert_array_equal(known, np.repeat([[300], [150], [150]], 3, axis=1))
+    for part, found in enumerate(targets[3::3]):
+        own, other = (left.of_folds[fold, left.folds[fold][1]] for fold in (part, 1 - part))
+        np.testing.assert_array_equal(found, other)
+        assert not np.isin(own, found).any()
+
+
+def test_parts_of_held_out_rows():
+    fold = np.arange(60), np.arange(60, 100)
+    alike = _parts_of([fold, fold], 120)
+    assert set(alike[60:100]) == {0, 1, 2}
+    assert set(np.delete(alike, np.arange(60, 100))) == {-1}
+    repeated = [(train, test) for train, test in RepeatedKFold(n_splits=4, n_repeats=2).split(np.zeros(100))]
+    found = _parts_of(repeated, 100)
+    for part, (_, held_out) in enumerate(repeated[:4]):
+        assert (found[held_out] == part).all()
+
+
+def test_a_weight_counts_as_so_many_residuals():
+    rng = np.random.default_rng(0)
+    inputs, left = rng.normal(size=(6, 3)).astype(np.float32), rng.normal(size=6).astype(np.float32)
+    counts, others = np.array([1, 0, 3, 2, 1, 1]), rng.normal(size=(9, 3)).astype(np.float32)
+    squares = np.array([0.5, 1.0, 2.0], np.float32)
+    weighted = network_of_means(Rows(inputs, left, counts.astype(np.float32)), squares)
+    repeated = network_of_means(
+        Rows(np.repeat(inputs, counts, axis=0), np.repeat(left, counts), None), squares
+    )
+    with no_grad():
+        found, expected = (each.eval()(others).numpy() for each in (weighted, repeated))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    near = counts * np.exp(-cdist(others * np.sqrt(squares), inputs * np.sqrt(squares), "sqeuclidean"))
+    oracle = near @ left / (near.sum(axis=1) + 1.0)
+    np.testing.assert_allclose(found[:, 0], oracle, rtol=1e-4, atol=1e-5)
+
+
+def test_pairs_have_the_gradients_of_differences():
+    rng = np.random.default_rng(0)
+    inputs, left = rng.normal(size=(40, 5)), rng.normal(size=(2, 40))
+    folds = [(np.arange(30), np.arange(30, 40)), (np.arange(10, 40), np.arange(10))]
+    groups = np.repeat(np.eye(3), [2, 1, 2], axis=0)
+    at, step = np.array([0.1, -0.4, 0.3]), 1e-4
+    pairs = _Pairs(inputs, left, rng.uniform(0.5, 2, 40), folds).near(at, groups)
+    _, gradient = pairs.loss(at)
+    for i, found in enumerate(gradient):
+        change = step * np.eye(3)[i]
+        expected = (pairs.loss(at + change)[0] - pairs.loss(at - change)[0]) / (2 * step)
+        assert found == pytest.approx(expected, rel=1e-2, abs=1e-5)
+
+
+def test_pairs_are_near_and_of_the_rows_of_their_fold():
+    rng = np.random.default_rng(0)
+    inputs, factors = rng.normal(size=(612, 3)).astype(np.float32), np.array([1.0, 0.0, -1.0])
+    left = np.stack([np.arange(612.0), np.arange(612.0) + 1000]).astype(np.float32)  # which tell their place
+    folds = [(np.arange(512), np.arange(512, 612)), (np.arange(100, 612), np.arange(100))]
+    pairs = _Pairs(inputs, left, np.ones(612, np.float32), folds).near(factors, np.eye(3))
+    np.testing.assert_array_equal(pairs.rows, [*range(512, 612), *range(100)])
+    distances = cdist(inputs * np.exp(factors), inputs * np.exp(factors))
+    for row, others in zip(pairs.rows, pairs.others.astype(int), strict=True):
+        training = folds[int(row < 100)][0]
+        own = others % 1000
+        assert (others >= 1000).all() == (row < 100)
+        assert len(set(own) - set(training)) == 0
+        assert len(set(own)) == len(own)
+        assert distances[row, own].min() == distances[row, training].min()
+        assert np.mean(distances[row, own]) < 0.6 * np.mean(distances[row, training])
+
+
+def test_factors_are_chosen_by_the_loss_of_held_out_rows():
+    rng = np.random.default_rng(0)
+    y, added, noise = rng.normal(size=(3, 500, 1))
+    assert factor_of(y - 0.6 * added, added, y, None) == 0.5
+    assert factor_of(y - 0.6 * added + noise, added, y, None) in (0.5, 0.75)
+    assert factor_of(y - 0.3 * added + noise, added, y, None) in (0.25, 0.5)
+    assert factor_of(y - 0.03 * added + noise, added, y, None) == 0.0  # hardly a gain
+    assert factor_of(noise[:10], -added[:10], y[:10], None) == 0.0
+    assert factor_of(y, added, y, None) == 0.0
+    counts = rng.integers(0, 3, 500)
+    repeated = [np.repeat(each, counts, axis=0) for each in (y - 1.1 * added, added, y)]
+    assert factor_of(y - 1.1 * added, added, y, counts.astype(float)) == factor_of(*repeated, None) == 1.0
+
+
+def test_columns_that_count():
+    inputs = np.random.default_rng(0).normal(size=(200, 12))
+    factors = np.log(np.array([0.01, *np.arange(1, 12)]))
+    np.testing.assert_array_equal(_telling(inputs, np.eye(12), factors), np.arange(12) >= 5)
+    np.testing.assert_array_equal(_telling(inputs[:, :3], np.eye(3), factors[:3]), [False, True, True])
+    np.testing.assert_array_equal(_telling(inputs[:, :1], np.eye(1), factors[:1]), [True])
+    groups = np.repeat(np.eye(3), [1, 4, 7], axis=0)
+    expected = [False] + 11 * [True]
+    np.testing.assert_array_equal(_telling(inputs, groups, np.array([-5.0, 0.0, 0.0])), expected)
+
+
+def test_networks_that_predict_nothing_add_nothing(monkeypatch):
+    left, *others = looked_at(monkeypatch)
+    assert _residuals.found_residuals(left, *others) is not None
+    left.of_folds[0, left.folds[0][0][3]] = np.inf
+    assert _residuals.found_residuals(left, *others) is None
