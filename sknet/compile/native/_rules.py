@@ -274,9 +274,17 @@ MOST_OWN, LONGEST = 1 << 23, 384  # multiplications, and numbers of a sum, of pr
 WIDEST, MOST_TURNED = 64, 128  # columns of a tile, and rows of one that is turned; see products.inc.c
 
 
+def _is_for_blas(lengths: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tell whether BLAS takes a matrix as it is; some versions of NumPy multiply others on their own."""
+    return any(strides[i] == SINGLE and strides[1 - i] >= SINGLE * lengths[i] for i in (0, 1))
+
+
 def _is_faster_without_blas(row: list[int]) -> bool:
     rows, inner, columns = row[13:16]
     length = columns // row[SHARES] // STEP * STEP if row[AXIS] == 3 else columns
+    matrices = ((rows, inner), row[19:21]), ((inner, columns), row[21:23]), ((rows, columns), row[23:25])
+    if not all(_is_for_blas(*each) for each in matrices):
+        return False
     most = LONGEST if row[22] == SINGLE else MOST_TURNED if row[21] == SINGLE else 0
     return length >= WIDEST and inner <= most and rows * inner * columns <= MOST_OWN
 
@@ -294,9 +302,13 @@ def write_product(a: Array, b: Array, out: Array) -> None:
 @cache
 def _adds_up_as_blas() -> bool:
     """Tell whether products without BLAS have its bits, for each layout."""
-    x, y = (np.cos(k * np.arange(150 * 128, dtype=np.float32)).reshape(-1, 128) for k in (1, 2))
-    for a, b in ((x, y[:128]), (x, y[:128].T), (x.T, y)):
-        out = np.empty((len(a), 128), np.float32)
+    # Of the longest sums: BLAS has blocks of them, each with a sum of its own.
+    size = 130
+    x, y = (np.cos(k * np.arange(size * LONGEST, dtype=np.float32)).reshape(size, -1) for k in (1, 2))
+    turned = y.reshape(-1, size)
+    short = slice(MOST_TURNED)
+    for a, b in ((x, turned), (x.reshape(-1, size).T, turned), (x[:, short], y[:, short].T)):
+        out = np.empty((size, size), np.float32)
         write_product(a, b, out)
         if out.tobytes() != np.matmul(a, b).tobytes():
             return False

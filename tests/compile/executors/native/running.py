@@ -14,7 +14,7 @@ from sknet._parallel import Sharing
 from sknet.compile._calls import Call
 from sknet.compile.native import _instructions
 from sknet.compile.native._instructions import AXIS, SHARES, Kind, Tape
-from sknet.compile.native._rules import translated, write_product
+from sknet.compile.native._rules import _adds_up_as_blas, translated, write_product
 from sknet.compile.native._run import append
 
 KINDS = list(vars(Kind))
@@ -45,6 +45,11 @@ def round_otherwise(patch: pytest.MonkeyPatch) -> None:
 def multiply(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
     """Write a product of two matrices as native code makes it without BLAS."""
     write_product(x, y, out)
+
+
+def adds_up_as_blas() -> bool:
+    """Tell whether products without BLAS are found to have its bits."""
+    return _adds_up_as_blas.__wrapped__()
 
 
 def carry_out(program: np.ndarray, *, is_awake: bool = False, flushes: bool = False) -> bool:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from sknet import config_context, no_grad, ops
 from sknet.compile.numpy import fill_mask
-from tests.compile.executors.native.running import FLUSHES, Instructions, calling, multiply
+from tests.compile.executors.native.running import FLUSHES, Instructions, adds_up_as_blas, calling, multiply
 from tests.threads import run_in_threads
 
 pytest.importorskip("sknet._native._core", reason="native code was not built")
@@ -230,6 +230,34 @@ def test_products_without_blas_have_its_bits(size, transposed):
     assert instructions.shares == [1]
     assert instructions.run()
     assert out.tobytes() == np.matmul(x, y).tobytes()
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [
+        lambda x: x[::-1],
+        lambda x: x[:, ::-1],
+        lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+        lambda x: np.broadcast_to(x[0], x.shape),
+        lambda x: np.lib.stride_tricks.as_strided(x, x.shape, (4, 4)),
+    ],
+    ids=["rows reversed", "columns reversed", "steps", "a row", "windows"],
+)
+def test_products_of_what_blas_does_not_take_are_those_of_numpy(lay):
+    """Versions of NumPy multiply such matrices on their own."""
+    x, y = operand(125, 128, False, "float32"), operand(128, 130, False, "float32")
+    for a, b in [(lay(x), y), (x, lay(y)), (lay(x), lay(y))]:
+        out = np.empty((125, 130), np.float32)
+        assert Instructions([calling(np.matmul, a, b, out=out)], shared=0).run()
+        assert out.tobytes() == np.matmul(a, b).tobytes()
+
+
+def test_blas_that_adds_up_long_sums_in_blocks_has_other_bits(monkeypatch):
+    def in_blocks(a, b):
+        return a[:, :320] @ b[:320] + a[:, 320:] @ b[320:]
+
+    monkeypatch.setattr(np, "matmul", in_blocks)
+    assert not adds_up_as_blas()
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
