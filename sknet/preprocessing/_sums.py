@@ -21,7 +21,7 @@ from sknet.preprocessing._effects import (
     logarithms_of,
     sampled,
 )
-from sknet.preprocessing._encodings import MOST_CLASSES, Target
+from sknet.preprocessing._encodings import MOST_CLASSES
 from sknet.preprocessing._schema import Schema, Sum, Sums, Table
 
 # Numbers that are paired, and sums.
@@ -38,7 +38,7 @@ MOST_CANDIDATES = 64
 def find_sums(
     schema: Schema,
     table: Table,
-    target: Target,
+    y: np.ndarray,
     rows: np.ndarray,
     directions: np.ndarray | None,
     multiply: bool = False,
@@ -52,10 +52,11 @@ def find_sums(
     if schema.is_sparse or not 2 <= table.numbers.shape[1] <= WIDEST or len(rows) < LEAST_ROWS:
         return ()
     rows = sampled(rows, MOST_OF_LOGARITHMS if multiply else MOST_ROWS)
-    y = target.numbers[rows, :MOST_CLASSES]
+    y = y[rows, :MOST_CLASSES]
     if multiply:
         y = logarithms_of(table, rows, y[:, 0])[:, np.newaxis]
     y = y - y.mean(axis=0)
+    y = np.ldexp(y, -np.frexp(np.abs(y).max())[1])  # in the range of single precision
     numbers, usable = filled(table.numbers[rows])
     usable &= ~schema.phased if directions is None else ~schema.phased & (directions == 0)
     bins = [bins_of(column) for column in numbers.T]

@@ -833,8 +833,10 @@ def _with_sums(task: Task, rows: np.ndarray) -> Task:
     if task.table.n_rows >= MANY_ROWS:  # whose copies would take too much memory
         return task
     multiply = any(setting.log_link for setting in task.settings.values())
+    # Numbers of very large targets are shifted, so that they have no logarithms.
+    y = task.y / task.mean + 1.0 if multiply and task.mean is not None else task.target.numbers
     with blas_threads(1):
-        sums = find_sums(task.schema, task.table, task.target, rows, task.directions, multiply)
+        sums = find_sums(task.schema, task.table, y, rows, task.directions, multiply)
     if not sums:
         return task
     schema, table = task.schema.extended(task.table, sums)

@@ -90,7 +90,11 @@ def test_none_is_found_where_none_tells(y):
     )
 
 
-AMOUNTS = {"with noise": np.random.default_rng(0).poisson, "large": lambda mean: 1e6 * mean}
+AMOUNTS = {
+    "with noise": np.random.default_rng(0).poisson,
+    "large": lambda mean: 1e6 * mean,
+    "huge": lambda mean: 2.0**450 * mean,
+}
 
 
 @pytest.mark.parametrize("amounts", AMOUNTS.values(), ids=AMOUNTS)
@@ -104,6 +108,13 @@ def test_where_effects_multiply_sums_are_those_of_logarithms(amounts):
     assert a == pytest.approx(b, rel=0.1)
     plain = model.set_params(sharp__log_link=False).fit(X, y)
     assert (0, 1) not in [each[:2] for each in plain.encoder_[0].schema.sums]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("exponent", [-160, 160])
+def test_units_of_targets_beyond_single_precision(fitted, exponent):
+    model = TabularRegressor(**{**QUICK, "budget": 0.02}).fit(X, np.ldexp(WAVE, exponent))
+    assert model.encoder_[0].schema.sums == fitted.encoder_[0].schema.sums
 
 
 def test_of_classes_and_of_extreme_numbers():
