@@ -730,6 +730,12 @@ def zeroes_by_product(size: int) -> bool:
     return bool(np.isnan(found[0]) and np.signbit(found[1]))
 
 
+def carry_out(program: np.ndarray) -> None:
+    """Carry out a table of instructions once."""
+    turn = np.array([address_of(program), len(program), 1, 0, 0, 0], np.int64)  # lives as long as the call
+    needed().steps(address_of(turn), 1)
+
+
 @cache
 def contracted_body(size: int) -> int | None:
     """Return a number of elements of which this BLAS rounds x + a * y once, and what is left over twice."""
@@ -746,8 +752,7 @@ def contracted_body(size: int) -> int | None:
             rounded, found = y.size // body * body if body else 0, given.copy()
             fields = size, y.size, rounded, *map(address_of, (one, found, factor, x))
             program = np.array([_row(Kind.MOMENTS, *fields)], np.int64)
-            turn = np.array([address_of(program), 1, 1, 0, 0, 0], np.int64)
-            needed().steps(address_of(turn), 1)
+            carry_out(program)
             if found.tobytes() != y.tobytes():
                 break
         else:

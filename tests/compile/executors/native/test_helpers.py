@@ -379,3 +379,20 @@ def test_steps_in_several_threads_at_once():
     run_in_threads(work, [(out,) for out in results])
     assert not wrong
     assert len({out.tobytes() for out in results}) == 1
+
+
+def test_products_without_blas_in_several_threads():
+    """Each thread has its own turn, which lives until its product is written."""
+    factors = [RNG.standard_normal((120, n), dtype=np.float32) for n in (64, 96, 128, 160)]
+    wrong = []
+
+    def call(x):
+        expected = x.T @ x
+        for _ in range(2000):
+            out = np.zeros_like(expected)
+            multiply(x.T, x, out)
+            if not np.allclose(out, expected, atol=1e-3):
+                wrong.append(x.shape)
+
+    run_in_threads(call, [(x,) for x in factors])
+    assert not wrong
