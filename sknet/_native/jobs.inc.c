@@ -104,7 +104,7 @@ static int64_t threads_of(const struct crew *crew) {
 /* Do all shares of a work in this thread. */
 static void do_shares(int64_t work, int64_t fields, int64_t count, const int64_t *steps) {
     if (work == SHARE_OF_PRODUCT && ((const int64_t *)at(fields))[6]) {
-        own_product(at(fields));
+        make_product(at(fields));
         return;
     }
     for (int64_t i = 0; i < count; i++)

@@ -69,7 +69,7 @@ static void call_loops(const int64_t *one) {
 }
 
 /* Make a product, or call BLAS for it. */
-static void own_product(const int64_t *one) {
+static void make_product(const int64_t *one) {
     if (one[6] == OWN_SUMS)
         product_float(one + 3, one + 13, one + 19);
     else
@@ -89,7 +89,7 @@ static void share_of_product(const int64_t *one, int64_t share) {
     if (axis != 1)
         part[4] += first * one[axis == 0 ? 17 : 22];
     part[5] += first * one[axis == 0 ? 18 : axis == 1 ? 23 : 24];
-    own_product(part);
+    make_product(part);
 }
 
 static void add_multiple(const int64_t *one) {

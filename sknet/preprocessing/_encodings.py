@@ -104,11 +104,7 @@ def _named(count: int) -> tuple[str, ...]:
     return ("",) if count == 1 else tuple(map(str, range(count)))
 
 
-def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
-    return _edges_of(values, np.sort(values), target, piecewise, n_bins)
-
-
-def _edges_of(
+def edges_of(
     values: np.ndarray, ordered: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int
 ) -> dict[str, np.ndarray]:
     if piecewise is None or not has_several(ordered, 3):
@@ -284,7 +280,7 @@ def fit_number(
     scale = third - first or (ordered[-1] - ordered[0]) / 2
     if target is not None and not usable.all():
         target = target.take(usable)
-    edges = _edges_of(seen, ordered, target, piecewise, n_bins)
+    edges = edges_of(seen, ordered, target, piecewise, n_bins)
     return NumberColumn(name, float(center), float(scale), edges)
 
 
@@ -607,12 +603,11 @@ def values_tell_more(
     n_folds = int(folds.max()) + 1
     known = ~np.isnan(values)
     values = values[known]
-    levels, counts = np.unique(values, return_counts=True)
-    is_often = counts >= min_count
+    levels, of_rows, found = np.unique(values, return_inverse=True, return_counts=True)
+    is_often = found >= min_count
     if len(values) < n_folds or len(levels) < 3 or not is_often.any():
         return False
     numbers, folds = target.numbers[known], folds[known]
-    of_rows = np.unique(values, return_inverse=True)[1]
     inner = _best(edges, values)[1:-1]
     groups = folds, n_folds
     of_levels = np.searchsorted(inner, levels, side="right")
@@ -632,7 +627,7 @@ def values_tell_more(
 
 def _best(edges: Mapping[str, np.ndarray], values: np.ndarray) -> np.ndarray:
     """Return the edges that fit the target best."""
-    found = edges or edges_of(values, None, "quantile", 16)
+    found = edges or edges_of(values, np.sort(values), None, "quantile", 16)
     return found["tree"] if "tree" in found else found["quantile"]
 
 

@@ -279,7 +279,7 @@ def _is_for_blas(lengths: Sequence[int], strides: Sequence[int]) -> bool:
     return any(strides[i] == SINGLE and strides[1 - i] >= SINGLE * lengths[i] for i in (0, 1))
 
 
-def _is_faster_without_blas(row: list[int]) -> bool:
+def _may_do_without_blas(row: list[int]) -> bool:
     rows, inner, columns = row[13:16]
     length = columns // row[SHARES] // STEP * STEP if row[AXIS] == 3 else columns
     matrices = ((rows, inner), row[19:21]), ((inner, columns), row[21:23]), ((rows, columns), row[23:25])
@@ -336,7 +336,7 @@ def _divide(tape: Tape, row: list[int]) -> None:
     if axis and min(rows, columns) >= GRAINS[axis] and row[3] != row[4] and row[24] == SINGLE:
         least = count // length * (length // shares // STEP * STEP)
         if least > SMALL and _has_even_products():
-            own = _is_faster_without_blas(row) and _adds_up_as_blas()
+            own = _may_do_without_blas(row) and _adds_up_as_blas()
             row[FREEDOM] = OWN_SUMS if own else ANY_SHARES
 
 
