@@ -86,6 +86,7 @@ from sknet.tabular._neighbors import (
     LEAST_ROWS,
     WIDEST,
     NeighborTraining,
+    are_comparable,
     have_neighbors,
     of_all_folds,
     with_all_rows,
@@ -365,7 +366,9 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
         n_known = len(known) if task.weight is None else np.count_nonzero(task.weight[known] > 0)
         if n_known < LEAST_ROWS:
             task.settings.pop(NEIGHBORS, None)
-            task = replace(task, adds_residuals=False)
+        # Validation rows are compared too, and there may be very many.
+        is_small = bool(n_known >= LEAST_ROWS) and are_comparable(task.table)
+        task = replace(task, adds_residuals=task.adds_residuals and is_small)
         task = _with_sums(with_log_links(task, folds), known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.

@@ -224,8 +224,9 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     neighbors : "auto" or None, default="auto"
         Whether means of what the networks leave of the targets of similar rows are added, times a factor:
         with "auto", to the means of one target with squared error, from 1,000 rows of up to 200 columns on
-        and below 20,000, where no column has a direction, there is no offset and the budget is not in
-        seconds. The model then holds encoded rows of the fit, unless held-out rows gain too little.
+        and below 20,000, those of `X_val` included, where no column has a direction, there is no offset and
+        the budget is not in seconds. The model then holds encoded rows of the fit, unless held-out rows gain
+        too little.
     extrapolate : bool, default=False
         Whether predictions may be smaller than the smallest target of the fit, and larger than the largest,
         as they always may after a fit with `offset`. Within these bounds, rows unlike those of the fit do

@@ -13,7 +13,7 @@ from sknet.device import to_host
 from sknet.engine import Model
 from sknet.engine._network import predict_rows
 from sknet.losses import LogLoss, Loss
-from sknet.optim import Adam
+from sknet.optim import Adam, BaseOptimizer
 from sknet.tabular._members import FEW_ROWS, MEDIUM_ROWS, Fold, Task
 from sknet.tabular._predicting import badness, deciding
 from sknet.tabular._training import Member, Rows, TabularNet, Training, encoded_rows
@@ -159,12 +159,12 @@ class NeighborTraining(Training):
         return min(found, key=loss)
 
 
-def with_network(network: TabularNet, like: Model) -> Model:
-    """Return a model like another with a network of its own."""
+def with_network(network: TabularNet, like: Model, optimizer: BaseOptimizer | None = None) -> Model:
+    """Return a model like another with a network, and perhaps an optimizer, of its own."""
     return Model(
         network,
         loss=like.loss_function,
-        optimizer=like.optimizer,
+        optimizer=optimizer or like.optimizer,
         device=like.device,
         random_state=like.random_state,
         copy=False,

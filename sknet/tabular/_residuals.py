@@ -195,7 +195,7 @@ class Left:
     ) -> None:
         weight = np.ones(len(task.y)) if task.weight is None else np.maximum(task.weight.ravel(), 0.0)
         # A row counts as much as the zero beside it, whatever the unit of the weights is.
-        self.weight = (weight / max(weight[weight > 0].mean(), TINY)).astype(np.float32)
+        self.weight = (weight / weight[weight > 0].mean(dtype=np.float64)).astype(np.float32)
         self.X = np.asarray(encoded_rows(encoder, task.table)[:])
         self.encoder, self.like = encoder, trained[0][0].member.model
         self.folds: list[Fold] = []
@@ -230,7 +230,7 @@ class Left:
         """Return a member that compares with some rows, by logarithms of factors of columns."""
         squares = np.exp(2.0 * factors).astype(np.float32)
         known = Rows(self.X[rows], left[rows], self.weight[rows])
-        model = with_network(network_of_means(known, squares), self.like)
+        model = with_network(network_of_means(known, squares), self.like, LBFGS())
         return Member(NEIGHBORS, fold, self.encoder, model, History())
 
     def whole(self, factors: np.ndarray) -> Member:
@@ -302,5 +302,6 @@ def factor_of(outputs: np.ndarray, added: np.ndarray, y: np.ndarray, weight: np.
     left, added = factors * (y - outputs), factors * added
     best = min(FACTORS, key=lambda factor: float(np.square(left - factor * added).sum()))
     saved = np.square(left) - np.square(left - best * added)
-    least = max(LEAST_SAVED * np.square(left).sum(), DEVIATIONS * saved.std() * math.sqrt(len(saved)))
+    # Squares about 0 and not about the mean, which few rows do not tell.
+    least = max(LEAST_SAVED * np.square(left).sum(), DEVIATIONS * math.sqrt(np.square(saved).sum()))
     return float(best) if saved.sum() > least else 0.0

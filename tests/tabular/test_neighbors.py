@@ -2,6 +2,7 @@
 
 import pickle
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -358,11 +359,12 @@ def test_distances_of_a_part_are_learned_from_the_others(monkeypatch):
     parts, groups = _parts_of(left.folds, len(X)), groups_of(left.encoder)
     pairs, targets = _Pairs(left.X, left.of_folds, left.weight, left.folds), []
 
-    def least(own, start):
-        targets.append(own.left)
-        return 0.5, start
+    class Optimizer:
+        def minimize(self, loss, start, max_iter):
+            targets.append(loss.__self__.left)
+            return SimpleNamespace(value=0.5, x=start)
 
-    monkeypatch.setattr(_residuals, "_least", least)
+    monkeypatch.setattr("sknet.tabular._residuals.LBFGS", Optimizer)
     assert len(learned(pairs, -1.0, groups, parts)) == 3
     known = np.array([len(each) for each in targets]).reshape(3, 3)  # of two starts, and of what follows
     np.testing.assert_array_equal(known, np.repeat([[300], [150], [150]], 3, axis=1))

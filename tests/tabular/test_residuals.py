@@ -194,6 +194,14 @@ def test_folds_of_all_kinds(cv):
     assert np.isfinite(model.predict(X)).all()
 
 
+def test_few_held_out_rows_do_not_tell_a_gain():
+    """Half of all single rows of noise gain by chance."""
+    noise = np.random.default_rng(0).normal(size=len(X))
+    for row in range(8):
+        model = TabularRegressor(**QUICK, cv=[(np.arange(8, 1500), [row])]).fit(X, noise)
+        assert not neighbors_of(model)
+
+
 def test_validation_rows_are_no_neighbors():
     model = TabularRegressor(**QUICK).fit(X[:1200], Y[:1200], X_val=X[1200:], y_val=Y[1200:])
     [member] = neighbors_of(model)
@@ -211,7 +219,7 @@ def test_rows_of_no_weight_are_absent():
     assert member.model.module.body[-1].values.in_features == 1000
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1e3])
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1e3])
 def test_weights_have_any_unit(unit, fitted):
     model = TabularRegressor(**QUICK).fit(X, Y, np.full(len(X), unit))
     np.testing.assert_allclose(model.predict(X), fitted.predict(X), atol=0.02)
@@ -231,6 +239,9 @@ OTHERS = {
     "sparse": lambda **p: TabularRegressor(**p).fit(sp.csr_array(X[["east", "north"]].to_numpy()), Y),
     "every row held out": lambda **p: TabularRegressor(**p, cv=KFold(2)).fit(X, Y),
     "few weights": lambda **p: TabularRegressor(**p).fit(X, Y, 1.0 * (np.arange(len(X)) < 400)),
+    "many validation rows": lambda **p: TabularRegressor(**p).fit(
+        X, Y, X_val=pd.concat([X] * 13, ignore_index=True), y_val=np.tile(Y, 13)
+    ),
     "wide": lambda **p: TabularRegressor(**p).fit(np.random.default_rng(0).normal(size=(1500, 201)), Y),
     "many levels": lambda **p: TabularRegressor(**p).fit(
         X.assign(**{f"level{i}": pd.Categorical(np.arange(len(X)) % 35 + i) for i in range(6)}), Y
@@ -285,6 +296,7 @@ def test_members_are_stored_with_their_kind(fitted):
     said = str(fitted.summary())
     assert "neighbors: 1 of all folds, weight " in said
     assert "smooth: 2 in 2 folds, weight " in said
+    assert "neighbors: LBFGS(" in said
     assert "neighbors loss" not in fitted.history_
     more = TabularRegressor(**{**QUICK, "members": 2, "smooth": "auto"}, budget=0.1).fit(X, Y)
     assert len(neighbors_of(more)) == 1
@@ -335,10 +347,9 @@ def test_frozen_stored_and_written(fitted, tmp_path):
 
 
 def test_a_mix_of_others_is_refused(fitted, tmp_path):
-    other = pickle.loads(pickle.dumps(fitted))
-    weights = {**other._mix.weights, "smooth": 0.5}
-    other._mix = replace(other._mix, weights=weights)
-    other.mix_ = weights
+    other, state = clone(fitted), pickle.loads(pickle.dumps(vars(fitted)))
+    weights = {**fitted.mix_, "smooth": 0.5}
+    other.__setstate__({**state, "_mix": replace(state["_mix"], weights=weights), "mix_": weights})
     sknet.save(other, tmp_path / "other")
     with pytest.raises(ValueError, match="must sum to 1"):
         sknet.load(tmp_path / "other")
