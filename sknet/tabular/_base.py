@@ -80,6 +80,7 @@ from sknet.tabular._members import (
     Task,
     folds_of,
     number_of_folds,
+    numbered,
     setting_of,
 )
 from sknet.tabular._neighbors import (
@@ -368,7 +369,11 @@ class BaseTabular(ForeignAttributes, PlainNumbers, Predicts, Summarized):
             task.settings.pop(NEIGHBORS, None)
         # Validation rows are compared too, and there may be very many.
         is_small = bool(n_known >= LEAST_ROWS) and are_comparable(task.table)
-        task = replace(task, adds_residuals=task.adds_residuals and is_small)
+        task = replace(
+            task,
+            adds_residuals=task.adds_residuals and is_small,
+            groups=None if groups is None else numbered(groups, len(y)),
+        )
         task = _with_sums(with_log_links(task, folds), known)
         jobs = self._jobs(task, folds, random_state)
         # Members are trained in parallel, each in one thread; in a group, Ctrl-C ends all of them.

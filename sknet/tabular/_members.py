@@ -316,20 +316,16 @@ def folds_of(
     n_rows = len(y)
     if cv is not None:
         return _given(cv, y, groups)
-    units, names = np.arange(n_rows), None
-    if groups is not None:
-        names, units = np.unique(np.asarray(groups), return_inverse=True)
-        if len(units) != n_rows:
-            raise ValueError(f"groups must have one entry per row, {n_rows} in all, got {len(units)}")
-    n_units = n_rows if names is None else len(names)
+    units = np.arange(n_rows) if groups is None else numbered(groups, n_rows)
+    n_units = int(units.max(initial=-1)) + 1
     if n_units < 2:
-        what = "groups" if names is not None else "rows"
+        what = "rows" if groups is None else "groups"
         raise ValueError(
             f"folds need at least 2 {what}, got {n_units} (n_samples={n_rows}): held-out rows cannot be "
             "trained on"
         )
     order = random_state.permutation(n_units)
-    if stratify is not None and names is None:
+    if stratify is not None and groups is None:
         order = order[np.argsort(stratify[order], kind="stable")]
     parts = PARTS_OF_SEVERAL if SEVERAL_ROWS <= n_units < MANY_ROWS else PARTS
     n_parts = min(max(parts, n_folds), n_units)
@@ -337,6 +333,14 @@ def folds_of(
     part[order] = np.arange(n_units) % n_parts
     own = part[units]
     return [(np.flatnonzero(own != i), np.flatnonzero(own == i)) for i in range(min(n_folds, n_parts))]
+
+
+def numbered(groups: Any, n_rows: int) -> np.ndarray:
+    """Return the number of the group of each row."""
+    found: np.ndarray = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if len(found) != n_rows:
+        raise ValueError(f"groups must have one entry per row, {n_rows} in all, got {len(found)}")
+    return found
 
 
 def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
@@ -424,8 +428,10 @@ class Task:
     offset: np.ndarray | None = None
     mean: float | None = None
     adds_residuals: bool = False
+    groups: np.ndarray | None = None
     _stored_fields = {
         "y": np.ndarray,
         "offset": [np.ndarray, None],
         "weight": [np.ndarray, None],
+        "groups": [np.ndarray, None],
     }

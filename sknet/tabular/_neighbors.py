@@ -25,7 +25,7 @@ COMMON = 0.01
 # Factors of the distances, since rows are closer to the nearest of more rows, and rows that decide on them:
 # 512 are too few, since the first and even ones of 1,200 of covertype choose different factors.
 FACTORS, DECIDING = (1.0, 1.25, 1.6), 2048
-STARTING = 512  # rows whose nearest ones tell the scale of distances
+STARTING, AT_ONCE = 512, 32  # rows whose nearest ones tell the scale of distances, and how many at a time
 FURTHEST = -64.0  # the logarithm of the least weight of a row beside the nearest
 LEAST_SQUARE = 1e-3  # of the distance of the nearest rows; most may have the same encoding
 
@@ -84,8 +84,17 @@ class Distances(nn.Module):
 
 def start_of(keys: np.ndarray, rows: np.ndarray) -> float:
     """Return the logarithm of a factor by which the nearest of some rows have a distance of about 1."""
-    squares = np.square(rows).sum(axis=1)[:, np.newaxis] - 2.0 * rows @ keys.T + np.square(keys).sum(axis=1)
-    return -0.5 * float(np.log(max(np.median(squares.min(axis=1)), LEAST_SQUARE)))
+    of_keys = np.square(keys).sum(axis=1)
+    nearest = [
+        (np.square(part).sum(axis=1)[:, np.newaxis] - 2.0 * part @ keys.T + of_keys).min(axis=1)
+        for part in few_at_once(rows)
+    ]
+    return -0.5 * float(np.log(max(np.median(np.concatenate(nearest)), LEAST_SQUARE)))
+
+
+def few_at_once(rows: np.ndarray) -> list[np.ndarray]:
+    """Return parts of some rows, whose distances from all others stay in a cache."""
+    return np.array_split(rows, -(-len(rows) // AT_ONCE))
 
 
 def _shares(y: np.ndarray, n_classes: int) -> np.ndarray:

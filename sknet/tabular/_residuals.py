@@ -25,6 +25,7 @@ from sknet.tabular._neighbors import (
     STARTING,
     are_comparable,
     comparing,
+    few_at_once,
     start_of,
     weighted,
     with_network,
@@ -106,10 +107,10 @@ class _Pairs:
             # The nearest row of each of some equal parts, which is found sooner than the nearest of all.
             n_near = min(N_NEAR, len(training))
             parts = random_state.permutation(training)[: len(training) // n_near * n_near].reshape(n_near, -1)
-            rows = -2.0 * scaled[self.rows[self.fold == fold]]
-            distances = (rows @ scaled[parts.ravel()].T).reshape(-1, *parts.shape)
-            distances += squares[parts]
-            near.append(parts[np.arange(n_near), distances.argmin(axis=2)])
+            others, own = np.ascontiguousarray(scaled[parts.ravel()].T), squares[parts]
+            for rows in few_at_once(-2.0 * scaled[self.rows[self.fold == fold]]):
+                distances = (rows @ others).reshape(-1, *parts.shape) + own
+                near.append(parts[np.arange(n_near), distances.argmin(axis=2)])
         n_near = min(each.shape[1] for each in near)
         found, others = copy(self), np.concatenate([each[:, :n_near] for each in near])
         change = np.square(X[others] - X[self.rows, np.newaxis]).reshape(-1, X.shape[1])
@@ -267,7 +268,8 @@ def found_residuals(left: Left, rows: np.ndarray, mixed: np.ndarray, task: Task)
     left = left.of_columns(is_kept)
     outputs, of_folds = _held_out(left, parts, of_parts)
     weight = deciding(None if task.weight is None else task.weight[rows])
-    factor = factor_of(mixed, outputs[rows], task.y[rows], weight)
+    groups = None if task.groups is None else task.groups[rows]
+    factor = factor_of(mixed, outputs[rows], task.y[rows], weight, groups)
     return Residuals(left.whole(whole), of_folds, outputs[rows], factor) if factor else None
 
 
@@ -296,12 +298,20 @@ def _held_out(
         return outputs / counts, found
 
 
-def factor_of(outputs: np.ndarray, added: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
+def factor_of(
+    outputs: np.ndarray,
+    added: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    groups: np.ndarray | None = None,
+) -> float:
     """Return the factor of residuals of similar rows by which held-out rows lose least, or 0."""
     factors = np.sqrt(1.0 if weight is None else np.maximum(weight.reshape(-1, 1), 0.0))
     left, added = factors * (y - outputs), factors * added
     best = min(FACTORS, key=lambda factor: float(np.square(left - factor * added).sum()))
     saved = np.square(left) - np.square(left - best * added)
+    if groups is not None:  # whose rows are alike
+        saved = np.bincount(groups, saved.ravel())
     # Squares about 0 and not about the mean, which few rows do not tell.
     least = max(LEAST_SAVED * np.square(left).sum(), DEVIATIONS * math.sqrt(np.square(saved).sum()))
     return float(best) if saved.sum() > least else 0.0

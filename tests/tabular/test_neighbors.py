@@ -448,6 +448,15 @@ def test_factors_are_chosen_by_the_loss_of_held_out_rows():
     assert factor_of(y - 1.1 * added, added, y, counts.astype(float)) == factor_of(*repeated, None) == 1.0
 
 
+def test_rows_of_a_group_gain_together():
+    """Two of three groups of a hundred rows gain, which is no more than chance."""
+    added, groups = np.ones((300, 1)), np.repeat(np.arange(3), 100)
+    outputs = np.repeat([-0.5, -0.5, 0.5], 100)[:, np.newaxis]
+    assert factor_of(outputs, added, np.zeros((300, 1)), None) > 0
+    assert factor_of(outputs, added, np.zeros((300, 1)), None, groups) == 0
+    assert factor_of(outputs, added, np.zeros((300, 1)), None, np.arange(300)) > 0
+
+
 def test_columns_that_count():
     inputs = np.random.default_rng(0).normal(size=(200, 12))
     factors = np.log(np.array([0.01, *np.arange(1, 12)]))

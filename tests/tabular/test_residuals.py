@@ -172,6 +172,11 @@ def test_groups_of_rows_are_not_compared_with_themselves():
     assert model.oof_score_ < 0.1
 
 
+def test_groups_of_another_length():
+    with pytest.raises(ValueError, match="one entry per row, 1500 in all, got 1499"):
+        TabularRegressor(**QUICK, cv=[(np.arange(1000), np.arange(1000, 1500))]).fit(X, Y, groups=range(1499))
+
+
 @pytest.mark.parametrize(
     "cv",
     [
