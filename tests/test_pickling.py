@@ -48,7 +48,7 @@ from sknet.engine._inputs import Batch, SparseForm
 from sknet.engine._layer_outputs import Chosen, Layer, model_layer
 from sknet.engine._loop import Outcome, Settings, Validation
 from sknet.engine._memory import Weights
-from sknet.engine._network import Network
+from sknet.engine._network import Network, Predictor
 from sknet.engine._remote import Share as RemoteShare
 from sknet.engine._remote import SplitStep
 from sknet.engine._scores import Gathered, NamedScores
@@ -201,6 +201,11 @@ def native_row():
 
 def network():
     return Network.fixed(model().module, np.float64)
+
+
+def predictor():
+    found = network()
+    return Predictor(found.module, found.layout, found.flat)
 
 
 def net(task):
@@ -398,6 +403,7 @@ BOUND = {
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
     "sknet.engine._network.Network": network,
+    "sknet.engine._network.Predictor": predictor,
     "sknet.preprocessing._native.NativeRow": native_row,
     "sknet.preprocessing._native.NativeRows": native_rows,
     "sknet.engine._remote.SplitStep": lambda: SplitStep(model()),
@@ -480,6 +486,7 @@ COMPARED = {
     np.ufunc: lambda a, b, seen: values(a, b, seen),
     RandomState: lambda a, b, seen: assert_alike(a.get_state(), b.get_state(), seen),
     scipy.sparse.sparray: lambda a, b, seen: np.testing.assert_array_equal(a.toarray(), b.toarray()),
+    Stream: lambda a, b, seen: values(a.key, b.key, seen),  # derived when it is first read
     (list, tuple): sequences,
     Mapping: lambda a, b, seen: sequences(list(a.items()), list(b.items()), seen),
     types.MethodType: methods,
