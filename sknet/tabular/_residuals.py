@@ -268,8 +268,8 @@ def found_residuals(left: Left, rows: np.ndarray, mixed: np.ndarray, task: Task)
     left = left.of_columns(is_kept)
     outputs, of_folds = _held_out(left, parts, of_parts)
     weight = deciding(None if task.weight is None else task.weight[rows])
-    groups = None if task.groups is None else task.groups[rows]
-    factor = factor_of(mixed, outputs[rows], task.y[rows], weight, groups)
+    alike = None if task.groups is None else task.groups[rows]
+    factor = factor_of(mixed, outputs[rows], task.y[rows], weight, alike)
     return Residuals(left.whole(whole), of_folds, outputs[rows], factor) if factor else None
 
 
