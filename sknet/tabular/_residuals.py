@@ -93,8 +93,8 @@ class _Pairs:
 
     def __init__(self, X: np.ndarray, left: np.ndarray, weight: np.ndarray, folds: Sequence[Fold]) -> None:
         step = -(-sum(len(held_out) for _, held_out in folds) // MOST_ROWS)
-        self.rows = np.concatenate([held_out[::step] for _, held_out in folds])
-        self.fold = np.repeat(np.arange(len(folds)), [len(held_out[::step]) for _, held_out in folds])
+        few = [held_out[::step] for _, held_out in folds]
+        self.rows, self.fold = np.concatenate(few), np.repeat(np.arange(len(folds)), list(map(len, few)))
         self.left, self.weight = left[self.fold, self.rows], weight[self.rows]
         self._data = X, left, weight, folds
 

@@ -31,16 +31,12 @@ from sknet.tabular._residuals import (
 )
 from sknet.tabular._training import Rows
 from tests.freezing.test_python import module_of
-
-FEW = Members(hidden_layer_sizes=[8], epochs=2)
-QUICK = {"n_folds": 2, "smooth": FEW, "sharp": None, "n_jobs": 1, "random_state": 0}
+from tests.tabular.similar_rows import QUICK, neighbors_of, places
 
 
 def rows(n=1500, seed=0):
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(rng.uniform(-2, 2, (n, 4)), columns=["east", "north", "c", "d"])
-    X["city"] = pd.Categorical(rng.choice(["Rome", "Bern", "Oslo"], n))
-    X.loc[::50, "c"] = np.nan
+    X = places(n, rng)
     board = np.floor(1.5 * X["east"]) + np.floor(1.5 * X["north"])
     return X, np.array(["a", "b", "c"])[(board % 3).astype(int)]
 
@@ -51,10 +47,6 @@ X, Y = rows()
 @pytest.fixture(scope="module")
 def fitted():
     return TabularClassifier(**QUICK).fit(X, Y)
-
-
-def neighbors_of(model):
-    return [member for member in model.members_ if member.kind == "neighbors"]
 
 
 def test_outputs_are_logarithms_of_shares_of_similar_rows(fitted):

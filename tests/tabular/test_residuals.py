@@ -15,16 +15,12 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, TimeSerie
 import sknet
 from sknet.tabular import Members, TabularRegressor
 from tests.freezing.test_python import module_of
-
-FEW = Members(hidden_layer_sizes=[8], epochs=2)
-QUICK = {"n_folds": 2, "smooth": FEW, "sharp": None, "n_jobs": 1, "random_state": 0}
+from tests.tabular.similar_rows import QUICK, neighbors_of, places
 
 
 def rows(n=1500, seed=0):
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(rng.uniform(-2, 2, (n, 4)), columns=["east", "north", "c", "d"])
-    X["city"] = pd.Categorical(rng.choice(["Rome", "Bern", "Oslo"], n))
-    X.loc[::50, "c"] = np.nan
+    X = places(n, rng)
     hills = np.sin(4 * X["east"]) * np.cos(3 * X["north"])
     return X, (hills + 0.5 * X["d"] + 0.1 * rng.normal(size=n)).to_numpy()
 
@@ -50,10 +46,6 @@ def seen():
 @pytest.fixture(scope="module")
 def fitted():
     return TabularRegressor(**QUICK).fit(X, Y)
-
-
-def neighbors_of(model):
-    return [member for member in model.members_ if member.kind == "neighbors"]
 
 
 def networks_of(model):
